@@ -1,9 +1,9 @@
 """The group doctor: what keeps a consumer group from working, and how to fix it.
 
 It evaluates what the brokers see of a group and what its members report, at about the same time. It
-looks for the ways in which groups fail in practice, most of them silent: members that compute
-different allocations each hold queues that others believe to own, and some queue is read twice or
-not at all.
+looks for the ways in which groups fail in practice. Most of them are silent: if members compute
+different allocations, each holds queues that others believe to own, and some queues are read twice
+or not at all.
 
 A group in the middle of a rebalance seems faulty: repeat the diagnosis after some seconds.
 """
@@ -48,7 +48,7 @@ CONSUME_IDLE_MS = 60_000
 """Time after which a listener with messages hangs (ConsumerRunningInfo.analyzeProcessQueue)."""
 
 NAMES_MAX = 5
-"""Maximum queues or clients named in one finding."""
+"""Most queues or clients named in one finding."""
 
 
 class Ailment(Enum):
@@ -66,7 +66,7 @@ class Ailment(Enum):
     QUEUE_NOT_LOCKED = "QUEUE_NOT_LOCKED"
     LISTENER_HANGS = "LISTENER_HANGS"
     MEMBER_AWAITED = "MEMBER_AWAITED"
-    """Findings about Kafka groups, as are those below."""
+    """Only Kafka groups have this finding and those below."""
     MEMBERS_EXPIRE = "MEMBERS_EXPIRE"
     TOPIC_NOT_READ = "TOPIC_NOT_READ"
     OFFSET_BEYOND_END = "OFFSET_BEYOND_END"
@@ -83,7 +83,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 class Observed(msgspec.Struct, frozen=True):
     """The facts about a group.
 
-    `connections`: members by broker name, None for a broker that has none. `infos`: the members'
+    `connections`: members by broker name, None for a broker that knows none. `infos`: the members'
     reports by client id, None for one that did not respond. `queues`: the readable queues of every
     topic to which a member subscribes.
     """
@@ -96,7 +96,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 def diagnose(seen: Observed) -> list[Diagnosis]:
-    """All findings, those that explain others first; an empty list for a group in good health."""
+    """Return all findings, those that explain others first; none for a group in good health."""
     if not any(seen.connections.values()):
         return [
             Diagnosis(
@@ -320,7 +320,7 @@ def _work(seen: Observed) -> Iterable[Diagnosis]:
 
 
 def _since(seen: Observed, timestamp: int) -> int:
-    """Return how long ago this was; 0 for never, as of a new member."""
+    """Return how long ago this was in ms; 0 for never, as of a new member."""
     return seen.now - timestamp if timestamp > 0 else 0
 
 

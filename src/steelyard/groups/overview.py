@@ -28,7 +28,7 @@ class QueueProgress(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Number of messages not consumed yet."""
+        """Return the number of messages not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
@@ -44,7 +44,7 @@ class GroupProgress(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Number of messages of all queues not consumed yet."""
+        """Return the number of messages of all queues not consumed yet."""
         return sum(row.lag for row in self.queues)
 
 
@@ -86,7 +86,7 @@ class TrackKind(Enum):
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
     PULL = "PULL"
-    """The group pulls on its own; what it consumed is unknown."""
+    """Members choose their offsets themselves; what they have consumed is unknown."""
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     NOT_ONLINE = "NOT_ONLINE"
     CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
@@ -95,7 +95,10 @@ class TrackKind(Enum):
 
 
 class MessageTrack(msgspec.Struct, frozen=True):
-    """The fate of a message. `description`: why it is unknown, None if it is known."""
+    """The fate of a message in one group.
+
+    `description`: why it is unknown, None if it is known.
+    """
 
     group: str
     kind: TrackKind

@@ -1,7 +1,9 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete: who may, and which offsets are stored.
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete: who may commit, and which offsets are stored.
 
-A group that is not there comes to be with a commit that names no generation: its clients assign partitions themselves.
-Source: OffsetMetadataManager.java, core/kafka/server/KafkaApis.scala (handleOffsetCommitRequest, handleOffsetDeleteRequest).
+A commit without a generation creates a group that does not exist: its clients assign partitions
+themselves.
+Source: OffsetMetadataManager.java, core/kafka/server/KafkaApis.scala (handleOffsetCommitRequest,
+handleOffsetDeleteRequest).
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ from steelyard.wire.kafka.messages.offsets import (
 from steelyard.wire.kafka.schema import NO_ID
 
 NO_RETENTION = -1
-"""The commit leaves it to the broker how long its offsets are kept."""
+"""The commit leaves the retention of its offsets to the broker."""
 
 KNOWS_NEW, TXN_KNOWS_NEW = 9, 6
-"""From these versions on (of OffsetCommit, TxnOffsetCommit) clients know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+"""The first versions, of OffsetCommit and TxnOffsetCommit, with newer error codes.
+
+Their clients know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH.
+"""
 
 SimpleGroup = Callable[[str, int], Group | None]
-"""(group id, now) -> a new group without members, None where there are too many groups."""
+"""Creates a group without members from (group id, now); None if there are too many groups."""
 
 Offered = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 """A partition of a request, with its offset."""
@@ -51,7 +56,7 @@ OfferedTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
 
 
 class Committing:
-    """See the module's text."""
+    """Handles OffsetCommit, TxnOffsetCommit and OffsetDelete."""
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class Committing:
     def commit(
         self, request: OffsetCommitRequest, version: int, now: int, effects: Effects
     ) -> OffsetCommitResponse:
-        """Raises StorageError: nothing was stored then."""
+        """Handle an OffsetCommit. Raises StorageError; then nothing was stored."""
         retention = request.retention_time_ms
         expires_at = None if retention == NO_RETENTION else now + retention
         asked = [(self._name(topic, version), topic.partitions) for topic in request.topics]
@@ -83,7 +88,7 @@ class Committing:
         return OffsetCommitResponse(topics=answered(request.topics, error, results))
 
     def _name(self, topic: OffsetCommitRequestTopic, version: int) -> str | None:
-        """The topic's name, None for an id that nobody has."""
+        """Return the topic's name, or None for an unknown id."""
         return self._topics.name_of(topic.topic_id) if version >= 10 else topic.name
 
     def _check_offsets(
@@ -92,7 +97,7 @@ class Committing:
         now: int,
         expires_at: int | None,
     ) -> tuple[Stored, list[list[ErrorCode]]]:
-        """The offsets that can be stored, and what is wrong with the others, topic by topic."""
+        """Return the offsets that can be stored, and the error of each partition, by topic."""
         stored: Stored = {}
         results: list[list[ErrorCode]] = []
         for name, partitions in asked:
@@ -122,7 +127,7 @@ class Committing:
         stored: Stored,
         now: int,
     ) -> ErrorCode:
-        """Store what may be stored, until the end of the transaction where it is one's."""
+        """Store the offsets if this is allowed, as pending ones if they are in a transaction."""
         producer_id = request.producer_id if isinstance(request, TxnOffsetCommitRequest) else None
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
         knows_new = version >= (KNOWS_NEW if producer_id is None else TXN_KNOWS_NEW)
@@ -159,9 +164,9 @@ class Committing:
     def txn_commit(
         self, request: TxnOffsetCommitRequest, version: int, now: int
     ) -> TxnOffsetCommitResponse:
-        """Keep the offsets until the producer's transaction ends. The caller has checked producer id and epoch.
+        """Handle a TxnOffsetCommit: keep the offsets until the producer's transaction ends.
 
-        Raises StorageError: nothing was stored then.
+        The caller has checked producer id and epoch. Raises StorageError; then nothing was stored.
         """
         asked = [(topic.name, topic.partitions) for topic in request.topics]
         stored, results = self._check_offsets(asked, now, None)
@@ -171,9 +176,10 @@ class Committing:
     def end_transaction(
         self, producer_id: int, concerns: Concerns, *, committed: bool, effects: Effects
     ) -> None:
-        """A producer's transaction is over for the groups that it `concerns`: its offsets count, or are gone.
+        """End a producer's transaction for the groups that it `concerns`.
 
-        Once more does nothing. Raises StorageError: nothing has changed then.
+        Its offsets become valid, or are dropped. Repeating it does nothing. Raises StorageError;
+        then nothing has changed.
         """
         counting = self._offsets.end_transaction(producer_id, concerns, committed=committed)
         for group_id, offsets in counting.items():
@@ -182,7 +188,7 @@ class Committing:
     # -- OffsetDelete ----------------------------------------------------------------------------
 
     def delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        """Raises StorageError: nothing was deleted then."""
+        """Handle an OffsetDelete. Raises StorageError; then nothing was deleted."""
         group = self._groups.get(request.group_id)
         if group is None:
             return OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -216,7 +222,7 @@ def answered(
     error: ErrorCode,
     own: Iterable[Sequence[ErrorCode]] | None = None,
 ) -> tuple[OffsetResponseTopic, ...]:
-    """What became of each offset that was to be committed: its `own` error where it has one, else `error`."""
+    """Return the result of each offset in a commit: its `own` error if any, otherwise `error`."""
     own = own or [[ErrorCode.NONE] * len(topic.partitions) for topic in topics]
     answers = []
     for topic, errors in zip(topics, own, strict=True):

@@ -1,8 +1,8 @@
-"""Kafka's group coordinator, for the groups of one broker: requests and times in, answers and news out.
+"""Kafka's group coordinator, for the groups of one broker.
 
-Every method takes the wire's message and `now`, and adds to `effects`: `Replied` for the request behind a handle, at once
-or with a later event; `LogLine` for people; the rest for the ledger. Call `due` at `next_at`. A group that another broker
-coordinates must not get here.
+Every method takes the wire's message and `now`, and adds to `effects`: `Replied` for the request
+behind a handle, at once or after a later event; `LogLine` for people; the others for the ledger.
+`due` must be called at `next_at`. Requests for a group of another coordinator must not get here.
 Source: GroupCoordinatorService.java, GroupMetadataManager.java.
 """
 
@@ -45,14 +45,14 @@ EXPIRY = ("", "expiry", "")
 """The timer of `Expiry`; no timer of a group has this name."""
 
 OVERSIZE = "oversize"
-"""What the timer is for that a restored group has which is larger than allowed."""
+"""Purpose of the timer of a restored group that is larger than allowed."""
 
 
 class Coordinator:
-    """See the module's text.
+    """The coordinator of all classic groups of a broker.
 
-    `commits`, `fetches`, `listing`: the requests about offsets and about all groups, which are answered at once. `moving`:
-    groups that change their coordinator.
+    `commits`, `fetches`, `listing`: the requests about offsets and about all groups, which are
+    answered at once. `moving`: groups that change their coordinator.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Coordinator:
         rng: Random,
         now: int,
     ) -> None:
-        """`saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`."""
+        """Load the groups. `saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`."""
         self._config = config
         self._groups = groups
         self._timers = Timers()
@@ -86,7 +86,7 @@ class Coordinator:
         self._timers.set(EXPIRY, now + config.offsets_retention_check_interval_ms)
 
     def _load(self, now: int) -> None:
-        """Groups as they were stored; of those that never were, only offsets tell."""
+        """Restore the stored groups, and add those of which only offsets are stored."""
         for saved in self._saved.load():
             group = self._classic(saved.group_id, now)
             group.restore(saved, now)
@@ -118,7 +118,7 @@ class Coordinator:
         now: int,
         effects: Effects,
     ) -> None:
-        """JoinGroup. Answered when the generation stands."""
+        """Handle a JoinGroup, which is answered once there is a generation."""
         join = Join(request, version, asker, handle)
         if not request.group_id:
             join.refused(ErrorCode.INVALID_GROUP_ID, effects, request.member_id)
@@ -133,7 +133,7 @@ class Coordinator:
             self._joining.join(group, join, now, effects)
 
     def _to_join(self, join: Join, now: int, effects: Effects) -> ClassicGroup | None:
-        """The group to join, made where it is not there; None where the request was answered with an error."""
+        """Return the group to join, created if necessary; None if the request was refused."""
         request = join.request
         group = self._groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
@@ -163,7 +163,7 @@ class Coordinator:
     def sync(
         self, request: SyncGroupRequest, version: int, handle: Handle, now: int, effects: Effects
     ) -> None:
-        """SyncGroup. Answered when the leader's is there."""
+        """Handle a SyncGroup, which is answered once the leader's has arrived."""
         group = self._groups.get(request.group_id)
         if version >= 5 and None in (request.protocol_type, request.protocol_name):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -177,7 +177,7 @@ class Coordinator:
         effects.append(Replied(handle, SyncGroupResponse(error_code=error)))
 
     def heartbeat(self, request: HeartbeatRequest, now: int) -> ErrorCode:
-        """Heartbeat."""
+        """Handle a Heartbeat."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
@@ -188,7 +188,7 @@ class Coordinator:
     def leave(
         self, request: LeaveGroupRequest, version: int, now: int, effects: Effects
     ) -> LeaveGroupResponse:
-        """LeaveGroup; up to version 2 for one member, whose error is that of the whole answer."""
+        """Handle a LeaveGroup. Up to version 2 it has one member, whose error is the response's."""
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         leavers = request.members if version >= 3 else (MemberIdentity(request.member_id),)
@@ -209,11 +209,11 @@ class Coordinator:
 
     @property
     def next_at(self) -> int | None:
-        """When to call `due`."""
+        """Return when to call `due`."""
         return self._timers.next_at
 
     def due(self, now: int, effects: Effects) -> None:
-        """Do what is due by now."""
+        """Handle the timers that are due."""
         for key in self._timers.due(now):
             group_id, kind, member_id = key
             if key == EXPIRY:
@@ -228,7 +228,7 @@ class Coordinator:
                 self._rebalances.due(group, kind, member_id, now, effects)
 
     def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Those of a restored group that find a place in the next generation may stay."""
+        """Begin a rebalance of a restored group that is too large: only so many can rejoin."""
         if group.state is ClassicGroupState.STABLE:
             most = self._config.group_max_size
             text = f"it was restored with {len(group.members)} members and {most} are allowed"
@@ -244,7 +244,7 @@ class Coordinator:
     # -- what else people ask --------------------------------------------------------------------
 
     def topic_deleted(self, topic: str) -> None:
-        """The offsets of a topic go with it. Raises StorageError."""
+        """Delete the offsets of a deleted topic. Raises StorageError."""
         self.offsets.delete_topic(topic)
 
     def check(self) -> None:

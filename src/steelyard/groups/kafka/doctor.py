@@ -12,19 +12,17 @@ from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.groups.kafka.report import KafkaGroupReport, KafkaOffset
 
 AWAITED_MS = 10_000
-"""Wait for a member beyond which it is reported; others respond within 3 s or 5 s."""
+"""Time waited for a member after which it is reported; others respond within 3 s or 5 s."""
 
 EXPIRED_MS, EXPIRED_MIN = 600_000, 3
-"""Number of members that stop sending heartbeats in this time that is more than a killed process.
-"""
+"""Period, and least number of expiries in it that a killed process does not explain."""
 
 ASSIGNORS = frozenset(("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even"))
-"""Assignors of partitions: other kinds of groups, such as Kafka Connect's, assign something else.
-"""
+"""Assignors of partitions. Other groups, such as Kafka Connect's, assign something else."""
 
 
 def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
-    """All findings, those that explain others first; an empty list for a group in good health."""
+    """Return all findings, those that explain others first; none for a group in good health."""
     if not report.members:
         nobody = Diagnosis(
             Ailment.NOBODY,
@@ -80,7 +78,7 @@ def _expired(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
 
 
 def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
-    """Who reads what, in a group that does not rebalance."""
+    """Find partitions and members without each other, in a group that does not rebalance."""
     if report.assignor not in ASSIGNORS:
         return
     read = {topic for member in report.members for topic, _ in member.partitions}

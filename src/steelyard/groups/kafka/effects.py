@@ -1,4 +1,4 @@
-"""What the coordinator has done for it, as data: answers to requests, and what people and the ledger are told."""
+"""The results of the coordinator as data: responses, and reports for people and the ledger."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from steelyard.types import LogLine
 from steelyard.wire.kafka.schema import ApiMessage
 
 Handle = object
-"""Stands for a request that waits for its answer; the coordinator only hands it back."""
+"""Stands for a request that waits for its response; the coordinator only returns it."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why a rebalance began. `trigger`: one of the words below, for programs; `text`: for people."""
+    """Why a rebalance began.
+
+    `trigger`: one of the words below, for programs; `text`: for people.
+    """
 
     trigger: str
     text: str
@@ -21,15 +24,21 @@ class Cause(msgspec.Struct, frozen=True):
 JOINED = "joined"
 LEFT = "left"
 EXPIRED = "expired"
-"""A member's session, its pending SyncGroup, or its time to rejoin ran out."""
+"""A member's session expired, or it did not send SyncGroup or rejoin in time."""
 SUBSCRIPTION = "subscription"
-"""A member wants other topics, or other protocols."""
+"""A member has other topics, or other protocols."""
 REVOKED = "revoked"
-"""A member wants the same and says that it holds something else: the second round of a cooperative rebalance."""
+"""A member reports other partitions: the second round of a cooperative rebalance.
+
+Its subscription is unchanged.
+"""
 LEADER = "leader"
-"""The leader joined again with nothing changed: it saw topics or partitions come or go."""
+"""The leader rejoined without changes, because topics or their partitions have changed."""
 STATIC = "static"
-"""A static member came back with other protocols, or in the middle of a rebalance."""
+"""A static member returned with other protocols, or in the middle of a rebalance.
+
+Also: the leader returned after a topic has grown.
+"""
 SIZE = "size"
 """A restored group is larger than allowed."""
 STORAGE = "storage"
@@ -41,7 +50,10 @@ BEGUN_MAX = 10
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A rebalance: the generation that it ended (0: none; of a consumer group its new epoch), when it began (ms), and why."""
+    """The beginning of a rebalance, in ms since the epoch, and its cause.
+
+    `generation`: the one that ended, 0 for none; of a consumer group its new epoch.
+    """
 
     generation: int
     at: int
@@ -49,18 +61,21 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Root of what follows."""
+    """Base class of the effects."""
 
 
 class Replied(Effect, frozen=True):
-    """The answer to the request behind `handle`."""
+    """The response to the request behind `handle`."""
 
     handle: Handle
     message: ApiMessage
 
 
 class Joined(Effect, frozen=True):
-    """A member is in the group, or wants other topics (`cause` subscription). `members`: all, sorted, afterwards."""
+    """A member joined the group, or changed its topics (`cause` subscription).
+
+    `members`: all after it, sorted.
+    """
 
     group_id: str
     member_id: str
@@ -70,7 +85,7 @@ class Joined(Effect, frozen=True):
 
 
 class Left(Effect, frozen=True):
-    """A member is out of the group. `cause`: left | expired | replaced (static)."""
+    """A member left the group. `cause`: left | expired | replaced (static)."""
 
     group_id: str
     member_id: str
@@ -83,13 +98,13 @@ class Began(Effect, frozen=True):
 
     group_id: str
     generation: int
-    """The generation that it ends, 0 for none."""
+    """The generation that it ends, 0 for none; of a consumer group its old epoch."""
     cause: Cause
     members: tuple[str, ...]
 
 
 class Ended(Effect, frozen=True):
-    """A rebalance came to its end: every member can know what to read, or nobody is left."""
+    """A rebalance ended: every member can get its assignment, or no member is left."""
 
     group_id: str
     generation: int
@@ -99,7 +114,7 @@ class Ended(Effect, frozen=True):
 
 
 class Moved(Effect, frozen=True):
-    """Committed offsets: (topic, partition, offset), by one member (`` for none)."""
+    """Committed offsets (topic, partition, offset) of one member; `member_id` "" for none."""
 
     group_id: str
     member_id: str

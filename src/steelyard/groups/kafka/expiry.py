@@ -21,7 +21,7 @@ MINUTE_MS = 60_000
 
 
 class Expiry:
-    """Expiry of offsets."""
+    """The expiry of the offsets of all groups."""
 
     def __init__(self, retention_minutes: int, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._retention_ms = retention_minutes * MINUTE_MS

@@ -28,7 +28,7 @@ from steelyard.wire.kafka.messages.offsets import (
 from steelyard.wire.kafka.schema import NO_ID
 
 STEP_PARTITIONS = 1_000
-"""Partitions returned in one step of some 4 ms."""
+"""Partitions returned in one step, which takes about 4 ms."""
 
 
 class _Topic(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class _Topic(msgspec.Struct, frozen=True):
 
 
 class OffsetFetching:
-    """See the module's text."""
+    """Handles OffsetFetch."""
 
     def __init__(self, groups: CoordinatedGroups, offsets: Offsets, topics: TopicsView) -> None:
         self._groups = groups

@@ -11,7 +11,7 @@ from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
 GROUPS_MAX = 100_000
-"""Maximum groups of both kinds."""
+"""Most groups of both kinds together."""
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class TopicsView(Protocol):
 
     @property
     def version(self) -> int:
-        """Increases with every change."""
+        """Return a number that increases with every change."""
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic, 0 if it is unknown."""
@@ -62,17 +62,17 @@ class Group(Protocol):
 
     @property
     def state(self) -> str:
-        """The state's name as in ListGroups: Empty, PreparingRebalance, Stable, ..."""
+        """Return the state's name as in ListGroups: Empty, PreparingRebalance, Stable, ..."""
 
     @property
     def protocol_type(self) -> str: ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no members."""
+        """Return whether there are no members."""
 
     def member_ids(self) -> tuple[str, ...]:
-        """The ids of all members, sorted."""
+        """Return the ids of all members, sorted."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Return whether a member reads the topic, so that its offsets must be kept."""
@@ -117,7 +117,10 @@ class Group(Protocol):
 
 
 class CoordinatedGroups:
-    """All groups of this coordinator, by id. `version` grows when a group or an assignment changes."""
+    """All groups of this coordinator, by id.
+
+    `version` increases when a group or an assignment changes.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
@@ -129,7 +132,7 @@ class CoordinatedGroups:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another one."""
+        """Return whether the limit of groups is reached."""
         return len(self._groups) >= GROUPS_MAX
 
     def add(self, group: Group) -> None:

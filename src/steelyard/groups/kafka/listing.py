@@ -25,7 +25,7 @@ KNOWS_NO_GROUP = 6
 
 
 class Listing:
-    """Handling of these requests."""
+    """Handles DescribeGroups, ListGroups and DeleteGroups."""
 
     def __init__(self, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._groups = groups

@@ -19,7 +19,7 @@ from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
 OFFSETS_MAX = 1_000_000
-"""Maximum committed and pending offsets of all groups."""
+"""Most committed and pending offsets of all groups."""
 
 PENDING = "~"
 
@@ -54,9 +54,9 @@ class Offsets:
         self._table = table
         self._groups: dict[str, OfGroup] = {}
         self._pending: dict[int, dict[str, OfGroup]] = {}
-        """By producer id and group."""
+        """Pending offsets by producer id and group."""
         self._unstable: dict[str, dict[TopicPartition, set[int]]] = {}
-        """By group and partition: the producers with a pending offset of it."""
+        """By group and partition, the producers with a pending offset of it."""
         self._count = 0
         self._sequence = 0
         for key, data in table.items():
@@ -84,7 +84,7 @@ class Offsets:
     def history(self, group: str) -> list[tuple[TopicPartition, CommittedOffset, int | None]]:
         """Return all offsets of a group in order of arrival.
 
-        Those of open transactions with producer ids.
+        Those of open transactions have their producer ids, the others None.
         """
         found: list[tuple[TopicPartition, CommittedOffset, int | None]] = [
             (partition, offset, None) for partition, offset in self.of_group(group).items()
@@ -158,8 +158,8 @@ class Offsets:
             for group, offsets in counting.items()
             for partition, offset in offsets.items()
         ]
-        # Deleted after their results are stored: if killed between the two, they can be ended
-        # again.
+        # Deleted after their results are stored: after a kill between the two, the transaction can
+        # be ended again.
         writes += [
             (_key(group, partition, producer_id), None)
             for group, offsets in pending.items()

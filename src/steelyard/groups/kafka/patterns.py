@@ -10,7 +10,7 @@ import re2
 
 PATTERN_CHARACTERS_MAX = 1_000
 MEMORY_BYTES_MAX = 1024 * 1024
-"""Maximum memory of a compiled pattern."""
+"""Most memory of a compiled pattern."""
 
 
 class PatternError(ValueError):

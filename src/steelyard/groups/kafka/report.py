@@ -1,7 +1,8 @@
-"""What an operator is told of Kafka groups, of either kind: why the last rebalances began, and whom they wait for.
+"""Reports of Kafka groups for operators: why the last rebalances began, and whom they wait for.
 
-Apache Kafka tells neither; confluentinc/kafka-rest#611 is one of many who looked for a member that never polls.
-Brokers tell it as JSON (`nodes.broker.kafka.groups.reports`), `steelyard.Admin` gives it to people.
+Apache Kafka reports neither; confluentinc/kafka-rest#611 is one of many issues of users in search
+of a member that never polls. Brokers send reports as JSON (`nodes.broker.kafka.groups.reports`),
+which `steelyard.Admin` returns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_
 
 
 class KafkaGroup(msgspec.Struct, frozen=True):
-    """One line of a list. `kind`: classic or consumer; `coordinator`: the name of its broker."""
+    """A group in a list. `kind`: classic or consumer; `coordinator`: the name of its broker."""
 
     group: str
     kind: str
@@ -46,7 +47,8 @@ class KafkaGroupMember(msgspec.Struct, frozen=True):
 class KafkaRebalance(msgspec.Struct, frozen=True):
     """Why a rebalance began, and when (ms).
 
-    `generation`: the one that ended; of a consumer group its new epoch. `trigger`: a word for programs.
+    `generation`: the one that ended; of a consumer group its new epoch. `trigger`: a word for
+    programs.
     """
 
     at: int
@@ -56,9 +58,10 @@ class KafkaRebalance(msgspec.Struct, frozen=True):
 
 
 class KafkaAwaited(msgspec.Struct, frozen=True):
-    """A member that a rebalance waits for. `what`: JoinGroup, SyncGroup, Heartbeat, or to give up partitions.
+    """A member for which a rebalance waits.
 
-    `since`, `until`: ms; then it is taken out of the group. None where that is not known.
+    `what`: JoinGroup, SyncGroup, Heartbeat, or to give up partitions. `since`: in ms. `until`: when
+    it is removed from the group, in ms. Both are None if unknown.
     """
 
     member_id: str
@@ -70,10 +73,10 @@ class KafkaAwaited(msgspec.Struct, frozen=True):
 
 
 class KafkaOffset(msgspec.Struct, frozen=True):
-    """How far a group has come in a partition, which is the queue `queue_id` of a broker.
+    """The progress of a group in a partition, which is the queue `queue_id` of a broker.
 
-    `offset`: committed, None for none; `end_offset`: one past the last message, None where the broker did not say;
-    `member_id`: who reads it, "" for nobody.
+    `offset`: committed, None for none; `end_offset`: one past the last message, None if the broker
+    did not say; `member_id`: the owner, "" for none.
     """
 
     topic: str
@@ -86,18 +89,21 @@ class KafkaOffset(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """Messages that are not consumed yet; None where the group has committed nothing, or the end is not known."""
+        """Return the number of messages not consumed yet.
+
+        None if the group has committed nothing, or the end is unknown.
+        """
         if self.offset is None or self.end_offset is None:
             return None
         return max(0, self.end_offset - self.offset)
 
 
 class KafkaGroupReport(msgspec.Struct, frozen=True):
-    """One group.
+    """The report of one group.
 
-    `assignor`: the protocol of the generation; `leader`: a member id; both may be "". `rebalances`: the latest, oldest
-    first; `began_at`: of the one that goes on, ms, None while there is none. `offsets`: of the partitions that are
-    committed or assigned, sorted.
+    `assignor`: the protocol of the generation; `leader`: a member id; both may be "". `rebalances`:
+    the latest, oldest first; `began_at`: start of the rebalance in progress, in ms, None if there
+    is none. `offsets`: of the committed or assigned partitions, sorted.
     """
 
     group: str
@@ -115,18 +121,18 @@ class KafkaGroupReport(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Messages of all partitions that are known not to be consumed yet."""
+        """Return the known number of messages of all partitions not consumed yet."""
         return sum(row.lag or 0 for row in self.offsets)
 
 
 def line(group: Group, coordinator: str) -> KafkaGroup:
-    """A group in a list."""
+    """Return a group's line in a list."""
     members = len(group.member_ids())
     return KafkaGroup(group.group_id, group.kind, group.state, members, coordinator)
 
 
 def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
-    """A classic group, without offsets."""
+    """Return the report of a classic group, without offsets."""
     return KafkaGroupReport(
         group.group_id,
         group.kind,
@@ -161,7 +167,7 @@ def _rebalances(begun: Iterable[Begun]) -> tuple[KafkaRebalance, ...]:
 
 
 def _assigned(assignment: bytes, protocol_type: str) -> list[TopicPartition]:
-    """What a member was told to read; only of consumers it can be read."""
+    """Return a consumer's assignment; other kinds of assignments cannot be read."""
     if protocol_type != PROTOCOL_TYPE:
         return []
     try:
@@ -195,7 +201,7 @@ def _awaited(
 
 
 def report_consumer(group: ConsumerGroup, coordinator: str) -> KafkaGroupReport:
-    """A group of the new protocol, without offsets."""
+    """Return the report of a group of the consumer protocol, without offsets."""
     return KafkaGroupReport(
         group.group_id,
         group.kind,
@@ -212,7 +218,10 @@ def report_consumer(group: ConsumerGroup, coordinator: str) -> KafkaGroupReport:
 
 
 def _awaited_consumer(group: ConsumerGroup) -> Iterator[KafkaAwaited]:
-    """Members that have partitions to give up, then those that sent no heartbeat since the target last changed."""
+    """Yield members with partitions to release, then those that lag behind the target.
+
+    The latter have not sent a heartbeat since the target last changed.
+    """
     since = group.began_at
     for one in group.each():
         if one.revoking:

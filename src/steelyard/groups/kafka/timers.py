@@ -16,7 +16,7 @@ SESSION, JOIN, SYNC, WAITING = "session", "join", "sync", "waiting"
 
 
 class Timers:
-    """The timers."""
+    """A set of timers by key."""
 
     def __init__(self) -> None:
         self._due_at: dict[Key, int] = {}

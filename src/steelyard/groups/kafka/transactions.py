@@ -39,7 +39,7 @@ class TransactionalIdState(StrEnum):
 
 
 PREPARED = (TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.PREPARE_ABORT)
-"""Decided, and not marked everywhere."""
+"""States of a decided transaction whose markers are not written everywhere yet."""
 
 
 class Move(StrEnum):
@@ -92,9 +92,9 @@ EPOCH_MAX = 0x7FFF - 1
 NO_EPOCH = -1
 
 TRANSACTIONS_MAX = 100_000
-"""Maximum transactional ids; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
+"""Most transactional ids; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_MAX = 100_000
-"""Maximum partitions in one transaction."""
+"""Most partitions in one transaction."""
 
 SCAN_INTERVAL_MS = 1_000
 """Interval of the search for timed-out transactions.
@@ -130,7 +130,7 @@ class Transaction(msgspec.Struct):
 
 
 class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
-    """Who may write: the answer to InitProducerId."""
+    """The result of InitProducerId: the id and epoch with which the producer may write."""
 
     error: ErrorCode
     producer_id: int = -1
@@ -138,7 +138,10 @@ class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
 
 
 class TransactionCoordinator:
-    """See the module's text. `next_producer_id` gives one that no broker ever gave before."""
+    """All transactional ids of a broker.
+
+    `next_producer_id` returns an id that no broker has ever given before.
+    """
 
     def __init__(
         self, config: KafkaConfig, table: Table, next_producer_id: Callable[[], int], now: int
@@ -149,7 +152,7 @@ class TransactionCoordinator:
         self._all: dict[str, Transaction] = {}
         self._scan_at = now + SCAN_INTERVAL_MS
         self.markings: list[Marking] = []
-        """Decided and not delivered yet; their sender takes them from here."""
+        """Markers not yet taken by their sender, which takes them from here."""
         for data in dict(table.items()).values():
             transaction = msgspec.json.decode(data, type=Transaction)
             transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
@@ -162,7 +165,10 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, now: int
     ) -> ProducerIdAndEpoch:
-        """A producer begins. `producer_id`, `epoch`: what it had, -1 for nothing (KIP-360). Raises StorageError."""
+        """Handle InitProducerId: start a producer, and fence the previous one.
+
+        `producer_id`, `epoch`: its previous ones, -1 for none (KIP-360). Raises StorageError.
+        """
         if not transactional_id:
             return ProducerIdAndEpoch(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
@@ -338,9 +344,9 @@ class TransactionCoordinator:
     def offered(
         self, concerns: Callable[[str], bool], ids_max: int
     ) -> tuple[tuple[Transaction, ...], bool]:
-        """Return some ids for their new coordinator, and whether there are more.
+        """Return ids for their new coordinator, and whether others are decided but incomplete.
 
-        Decided transactions are ended here first.
+        Those are completed here first.
         """
         found = [each for _, each in sorted(self._all.items()) if concerns(each.transactional_id)]
         free = [each for each in found if each.state not in PREPARED]

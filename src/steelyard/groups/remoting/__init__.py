@@ -1,4 +1,1 @@
-"""RocketMQ groups: members compute their shares.
-
-Brokers keep member lists, locks, subscriptions.
-"""
+"""RocketMQ groups: members compute their shares; brokers keep members, locks, subscriptions."""

@@ -15,7 +15,7 @@ import msgspec
 from steelyard.types import MessageQueue
 
 LOCKS_MAX = 1_000_000
-"""Maximum locks of one broker; further ones are not granted."""
+"""Most locks of one broker; further ones are not granted."""
 
 
 class _Lock(msgspec.Struct):
@@ -34,7 +34,7 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int
     ) -> list[MessageQueue]:
-        """Lock or renew; return the queues that the client now holds, in the requested order."""
+        """Lock queues or renew locks; return the queues that the client has now, as ordered."""
         held: list[MessageQueue] = []
         locks = self._locks.setdefault(group, {})
         for queue in queues:

@@ -40,7 +40,7 @@ Q = TypeVar("Q", bound=tuple[object, ...])
 
 
 class QueueChange(msgspec.Struct, Generic[Q], frozen=True):
-    """What to give up first and what to take then, each in the order of the queues."""
+    """What to give up first, and what to take then, each sorted."""
 
     release: tuple[Q, ...]
     acquire: tuple[Q, ...]
@@ -49,7 +49,10 @@ class QueueChange(msgspec.Struct, Generic[Q], frozen=True):
 def diff(
     held: Collection[Q], target: Collection[Q], stale: Collection[Q] = frozenset()
 ) -> QueueChange[Q]:
-    """The change from `held` to `target`. Queues of `stale` that stay are given up and taken anew."""
+    """Return the change from `held` to `target`.
+
+    Queues of `stale` that remain are given up and taken anew.
+    """
     wanted = frozenset(target)
     kept = {queue for queue in held if queue in wanted and queue not in stale}
     return QueueChange(
@@ -101,10 +104,10 @@ COMING = frozenset({HoldingState.LOCKING, HoldingState.ACQUIRING})
 """On the way to this member: nothing has been read yet."""
 
 READ = frozenset({HoldingState.PULLING, HoldingState.DRAINING})
-"""Has an offset of its own here, and what the application says of it counts."""
+"""Read by this member: there is an offset of its own, and verdicts of the application count."""
 
 LEAVING = frozenset({HoldingState.DRAINING, HoldingState.RELEASING})
-"""On the way to somebody else."""
+"""On the way to another member."""
 
 
 class Holding:

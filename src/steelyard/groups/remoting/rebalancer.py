@@ -1,18 +1,20 @@
-"""The rebalance of a RocketMQ member: no leader, every member computes.
+"""The rebalance of a RocketMQ member, which every member computes: there is no leader.
 
 Each member asks a broker for the list of members, sorts members and queues, and takes its own share
 of the plan, which all members compute alike. Views are best effort: two members may see different
-lists for a while, so a run is repeated periodically even when nothing seems to have changed.
+lists for a while, so a run is repeated periodically even if nothing seems to have changed.
 
-When it runs
-- `wake`: at the start, on a notification (40), on a change of routes, when a broker returned. The
-  first run begins at once; later ones are apart by GAP_MS, doubled after each one, up to
-  `retry_ms`, until no run is requested for QUIET_MS after it could have begun. So a single change
-  is acted on at once, and when many clients start together each of them asks its brokers a few
-  times, then once a second (issues 9115 and client-cpp 137; RocketMQ 5 has a minimum of a second
-  from the first run on, 4 has none). A wake-up during a run counts for the next one.
-- periodically: `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits the
-  whole interval even if a member list or a route was missing; we do not.
+A run begins
+
+- after `wake`: at the start, on a notification (40), on a change of routes, when a broker returned.
+  The first run begins at once. Later ones begin at least GAP_MS after the one before. This gap
+  doubles after each run, up to `retry_ms`, and is reset once no run was requested for QUIET_MS
+  after it could have begun. So a single change is acted on at once, and when many clients start
+  together each of them asks its brokers a few times, then once a second (issues 9115 and client-cpp
+  137; RocketMQ 5 has a minimum of a second from the first run on, 4 has none). A wake-up during a
+  run counts for the next one.
+- periodically: `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits for
+  the whole interval even if a member list or a route was missing.
 
 With quotas (`even`) a run decides only how many queues of all topics together a member is to hold.
 The members settle which ones by the brokers' locks, because none knows what the others hold. The
@@ -34,11 +36,11 @@ GAP_MS = 20
 """Time between the starts of the first two runs."""
 
 QUIET_MS = 1_000
-"""Time without a run after a gap, after which the gap is small again."""
+"""Time without a run after which the gap between runs is small again."""
 
 
 Quotas = Callable[[int, int], tuple[int, ...]]
-"""(members, queues) -> how many queues each member is to hold, in the order of the members."""
+"""Maps the numbers of members and queues to the number of queues of each member, in order."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -57,8 +59,8 @@ class View(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What to hold from now on, sorted, and when to run next.
 
-    `absent`: topics whose member list lacks this member. With quotas: hold `quota` queues of `pool`
-    besides; None means unknown.
+    `absent`: topics whose member list lacks this member. With quotas: hold also `quota` queues of
+    `pool`; None if the quota is unknown.
     """
 
     target: tuple[MessageQueue, ...]
@@ -207,5 +209,5 @@ class Rebalancer:
 
 
 def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
-    """Sort key like `MessageQueue.compareTo`."""
+    """Return the sort key of `MessageQueue.compareTo`."""
     return java_string_key(queue.topic), java_string_key(queue.broker_name), queue.queue_id

@@ -1,16 +1,17 @@
-"""Who is in which group, as one broker sees it from heartbeats.
+"""The members of all groups, as one broker knows them from heartbeats.
 
 A member is a client id on a connection. A group's members are its distinct client ids: a client
-that came back on a new connection, while the broker still believes in the old one, counts once.
-RocketMQ lists one entry per connection, so that two shares of the queues go to one client and one
-to nobody.
+that has reconnected, while the broker still considers its old connection alive, counts once.
+RocketMQ lists one entry per connection, so that two shares of the queues go to one client, which
+reads only one.
 
-Every `GroupChange` names the connections to notify. Members change when a client joins (or comes back on a
-new connection), when the topics of a member change (not the expression of one), and when a client
-leaves: by request, with its connection, or for silence. RocketMQ tells nobody of the last kind.
+Every `GroupChange` names the connections to notify. Members change when a client joins (or
+reconnects), when the topics of a member change (not the expression of one), and when a client
+leaves: by request, with its connection, or when its heartbeats stop. RocketMQ does not notify
+anybody of the last kind.
 
 Each member keeps its own subscriptions. RocketMQ keeps one table per group, which members with
-different topics overwrite by turns; here they only get their own topics.
+different topics overwrite in turn; here each only gets its own topics.
 Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java.
 """
 
@@ -31,7 +32,7 @@ BROADCASTING = "BROADCASTING"
 
 
 class ClientChannel(msgspec.Struct, frozen=True):
-    """The far end of a connection, by its heartbeat. `address`: `ip:port`."""
+    """A client's connection, as its heartbeat describes it. `address`: `ip:port`."""
 
     link: int
     address: str
@@ -41,9 +42,10 @@ class ClientChannel(msgspec.Struct, frozen=True):
 
 
 class GroupChange(msgspec.Struct, frozen=True):
-    """The members of a group changed. `kind`: joined | left. `members`: all, sorted, afterwards.
+    """A change of a group's members. `kind`: joined | left. `members`: all after it, sorted.
 
-    `links`: whom to notify, in the order they joined; none where the group broadcasts.
+    `links`: the connections to notify, in the order in which they joined; none if the group
+    broadcasts.
     """
 
     kind: str
@@ -56,7 +58,7 @@ class GroupChange(msgspec.Struct, frozen=True):
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """Two live connections use one client id in a group: two processes that think they are one."""
+    """Two live connections with one client id in a group, that is, two conflicting processes."""
 
     group: str
     client_id: str
@@ -64,7 +66,7 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What a heartbeat came to: mostly nothing."""
+    """The result of a heartbeat: usually nothing."""
 
     changes: tuple[GroupChange, ...] = ()
     duplicate: Duplicate | None = None
@@ -92,14 +94,17 @@ class Registry:
         self._consumers: dict[str, dict[int, Member]] = {}
         self._producers: dict[str, dict[int, _Producer]] = {}
         self._producer_groups: dict[str, dict[int, set[str]]] = {}
-        """By client id and connection, the groups of producers there."""
+        """The groups of producers, by client id and connection."""
         self._count = 0
         self._warned: set[tuple[str, str]] = set()
 
     # -- consumers -------------------------------------------------------------------------------
 
     def heard(self, client: ClientChannel, data: ConsumerData, now: int) -> Heard:
-        """A heartbeat of a consumer. Raises ProtocolError for a bad expression or too many members."""
+        """Handle a heartbeat of a consumer.
+
+        Raises ProtocolError for an invalid expression or too many members.
+        """
         group = data.group_name
         subscriptions = {item.topic: subscribe(item) for item in data.subscription_data_set}
         known = self.member(group, client.link)
@@ -114,7 +119,7 @@ class Registry:
                 (self._change("joined", group, client.client_id, "subscription"),), duplicate
             )
         changes: list[GroupChange] = []
-        if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and goes on
+        if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and continues
             changes = self._drop(group, [client.link], "unregistered")
         self._count_one_more()
         members = self._consumers.setdefault(group, {})
@@ -123,7 +128,10 @@ class Registry:
         return Heard(tuple(changes))
 
     def _duplicate_of(self, member: Member) -> Duplicate | None:
-        """Another connection with the same client id that joined later, while this one lives."""
+        """Return a duplicate: a live connection with this client id that joined later.
+
+        Each client id of a group is reported once.
+        """
         key = (member.data.group_name, member.client.client_id)
         if key in self._warned:
             return None
@@ -154,11 +162,11 @@ class Registry:
         )
 
     def members(self, group: str) -> tuple[str, ...]:
-        """Distinct client ids, sorted; empty for an unknown group."""
+        """Return the distinct client ids, sorted; empty for an unknown group."""
         return tuple(sorted({m.client.client_id for m in self._consumers.get(group, {}).values()}))
 
     def memberships(self, group: str) -> tuple[Member, ...]:
-        """One entry per connection, in the order they joined."""
+        """Return one entry per connection, in the order in which they joined."""
         return tuple(self._consumers.get(group, {}).values())
 
     def member(self, group: str, link: int) -> Member | None:
@@ -166,17 +174,20 @@ class Registry:
         return None if members is None else members.get(link)
 
     def newest(self, group: str) -> Member | None:
-        """The member that joined last, None for an unknown group."""
+        """Return the member that joined last, or None for an unknown group."""
         members = self._consumers.get(group)
         return None if members is None else next(reversed(members.values()))
 
     def find(self, group: str, client_id: str) -> Member | None:
-        """The newest connection of a client."""
+        """Return the newest connection of a client."""
         found = [m for m in self.memberships(group) if m.client.client_id == client_id]
         return found[-1] if found else None
 
     def subscription(self, group: str, link: int, topic: str) -> TopicSubscription | None:
-        """What the member behind `link` wants of the topic; where it says nothing, the newest word of any member."""
+        """Return the subscription of the member behind `link` to the topic.
+
+        If that member has none, return the newest one of any member.
+        """
         members = self._consumers.get(group, {})
         own = members.get(link)
         if own is not None and topic in own.subscriptions:
@@ -184,7 +195,7 @@ class Registry:
         return self.subscriptions(group).get(topic)
 
     def subscriptions(self, group: str) -> dict[str, TopicSubscription]:
-        """Per topic the newest subscription of any member."""
+        """Return the newest subscription of any member to each topic."""
         newest: dict[str, TopicSubscription] = {}
         for member in self._consumers.get(group, {}).values():
             for topic, item in member.subscriptions.items():
@@ -193,7 +204,7 @@ class Registry:
         return newest
 
     def groups_of(self, topic: str) -> tuple[str, ...]:
-        """Groups with a member that subscribes to the topic, sorted."""
+        """Return the groups with a member that subscribes to the topic, sorted."""
         return tuple(
             sorted(
                 group
@@ -219,7 +230,7 @@ class Registry:
         return tuple(p.client for p in self._producers.get(group, {}).values())
 
     def producer_link(self, client_id: str) -> int | None:
-        """The newest connection of a client that has producers, None where it has none."""
+        """Return the newest connection of a client with producers, or None if it has none."""
         links = self._producer_groups.get(client_id)
         return None if links is None else next(reversed(links))
 
@@ -246,7 +257,10 @@ class Registry:
     # -- leaving ---------------------------------------------------------------------------------
 
     def unregister(self, link: int, client_id: str, group: str) -> GroupChange | None:
-        """A consumer unregisters. None: it was not there, or is still there on another connection."""
+        """Unregister a consumer.
+
+        Returns None if it was not there, or is still there on another connection.
+        """
         member = self.member(group, link)
         if member is None or member.client.client_id != client_id:
             return None
@@ -254,14 +268,17 @@ class Registry:
         return changes[0] if changes else None
 
     def closed(self, link: int) -> list[GroupChange]:
-        """A connection is gone: its client leaves all groups it was in through it."""
+        """Handle a closed connection: its client leaves all groups that it was in through it."""
         for group in [g for g, producers in self._producers.items() if link in producers]:
             self._drop_producer(group, link)
         groups = [group for group, members in self._consumers.items() if link in members]
         return [change for group in groups for change in self._drop(group, [link], "closed")]
 
     def expire(self, before: int) -> tuple[list[GroupChange], list[int]]:
-        """Drop whoever was last heard before `before`; the connections to close, sorted."""
+        """Drop members without a heartbeat since `before`.
+
+        Returns the changes, and the connections to close, sorted.
+        """
         links: set[int] = set()
         changes: list[GroupChange] = []
         for group, producers in list(self._producers.items()):
@@ -275,7 +292,10 @@ class Registry:
         return changes, sorted(links)
 
     def _drop(self, group: str, links: Sequence[int], cause: str) -> list[GroupChange]:
-        """Connections leave the group. A change per client that has none left, each telling of the group without all of them."""
+        """Remove connections from the group; return a change for each client that has none left.
+
+        Each change describes the group without all of them.
+        """
         members = self._consumers[group]
         dropped = dict.fromkeys(members.pop(link).client.client_id for link in links)
         self._count -= len(links)

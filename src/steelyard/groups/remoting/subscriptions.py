@@ -1,8 +1,8 @@
-"""Which messages of a topic a consumer wants: tags, or an SQL92 condition over the properties.
+"""The messages of a topic that a consumer wants, by tags or by an SQL92 condition on properties.
 
-Tags: `*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's
-does: two tags may share a code, so clients look at the tags themselves once more. A condition is
-decided by the broker alone.
+Tags: `*`, nothing, or tags joined by `||`. Like RocketMQ's, the broker compares Java hash codes
+only. Two tags may share a code, so clients check the tags themselves once more. A condition is
+evaluated by the broker alone.
 Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags
 code), broker/filter/ConsumerFilterManager.java.
 """
@@ -23,28 +23,31 @@ TAG = "TAG"
 SQL92 = "SQL92"
 
 EXPRESSION_CHARACTERS_MAX = 64 * 1024
-"""Longest expression taken."""
+"""Longest expression accepted."""
 _CHARACTERS_PER_EFFORT = 10
 _CACHED_CHARACTERS_MAX = 256
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What passes: messages with one of the tag codes, or for which the condition is true.
+    """The messages that pass: those with one of the tag codes, or that meet the condition.
 
-    All where both are None.
+    All, if both are None.
     """
 
     codes: frozenset[int] | None = None
     condition: Condition | None = None
     effort: int = 0
-    """What it takes to judge one message, about microseconds of an ordinary core."""
+    """The cost of evaluating one message: about microseconds on an ordinary core."""
 
 
 ALL = Filter()
 
 
 class TopicSubscription(msgspec.Struct, frozen=True):
-    """One topic of one consumer. `fault`: why its expression cannot be used; pulls are refused with it then."""
+    """A consumer's subscription to one topic.
+
+    `fault`: why its expression cannot be used; pulls are then refused with it.
+    """
 
     data: SubscriptionData
     filter: Filter = ALL
@@ -52,14 +55,14 @@ class TopicSubscription(msgspec.Struct, frozen=True):
 
 
 def is_tag(expression_type: str | None) -> bool:
-    """Tags are what is meant where nothing is said."""
+    """Return whether the expression consists of tags, which is the default."""
     return expression_type in (None, "", TAG)
 
 
 def parse_tags(expression: str | None) -> frozenset[int] | None:
-    """The tag codes of an expression, None where it means all.
+    """Return the tag codes of an expression, or None if it selects all messages.
 
-    Raises ProtocolError where it is too long.
+    Raises ProtocolError if it is too long, or has no tag.
     """
     if expression is None or expression in ("", "*"):
         return None
@@ -78,13 +81,13 @@ def _tags(expression: str) -> frozenset[int]:
 
 
 _short_tags = lru_cache(maxsize=1_000)(_tags)
-"""Heartbeats and pulls bring the same expressions again and again."""
+"""Heartbeats and pulls repeat the same expressions."""
 
 
 def parse(expression: str | None, expression_type: str | None) -> Filter:
-    """What an expression lets through.
+    """Return the filter of an expression.
 
-    Raises ProtocolError where it is wrong, or of another type than TAG and SQL92.
+    Raises ProtocolError if it is invalid, or of another type than TAG and SQL92.
     """
     if is_tag(expression_type):
         return Filter(codes=parse_tags(expression))
@@ -97,10 +100,11 @@ def parse(expression: str | None, expression_type: str | None) -> Filter:
 
 
 def subscribe(data: SubscriptionData) -> TopicSubscription:
-    """What a heartbeat's subscription means. Class filters pass everything: the client filters again.
+    """Return the meaning of a heartbeat's subscription.
 
-    Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes
-    the heartbeat, so that the rest of the client works, and refuses the pulls.
+    A class filter passes everything, because the client filters again. Raises ProtocolError for
+    invalid tags. Other expressions are kept with their fault: RocketMQ accepts the heartbeat, so
+    that the rest of the client works, and refuses the pulls.
     """
     if data.class_filter_mode:
         return TopicSubscription(data)

@@ -1,6 +1,7 @@
-"""A classic group: its members, its generation, and what may be asked of it in which state (`state`).
+"""A classic group: its members, its generation, and the requests allowed in each state.
 
-What moves it on is in `joining`, `syncing`, `leaving` and `rebalances`. Source: classic/ClassicGroup.java.
+The states are in `state`; `joining`, `syncing`, `leaving` and `rebalances` change them. Source:
+classic/ClassicGroup.java.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 
 
 class ClassicGroup:
-    """See the module's text; a `group.Group`. Members are kept in the order in which they came."""
+    """A classic group; a `groups.kafka.groups.Group`. Members are in the order of their arrival."""
 
     kind = "classic"
 
@@ -42,33 +43,33 @@ class ClassicGroup:
         self._saved = saved
         self._room = room
         self.bytes = 0
-        """What its members keep in memory, more or less."""
+        """Approximate memory of its members."""
         self._state = self.previous_state = GROUPS.move(None, Move.MADE)
         self.since = now
-        """When it came into its state."""
+        """When it entered its state, in ms since the epoch."""
         self.generation = 0
         self._protocol_type: str | None = None
         self.protocol: str | None = None
-        """The name of the protocol of this generation."""
+        """The protocol of this generation, by name."""
         self.leader: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.static: dict[str, str] = {}
-        """Instance id to member id."""
+        """Member ids by instance id."""
         self.pending: dict[str, int] = {}
-        """Ids that were given to clients that have yet to join with them (KIP-394), and when."""
+        """Ids assigned to clients that have yet to join with them (KIP-394), and when."""
         self.unsynced: set[str] = set()
         """Members that have yet to send SyncGroup in this generation."""
         self.initial: InitialDelay | None = None
-        """While the first generation is waited for."""
+        """Set while the group waits for its first generation."""
         self.joining_count = 0
-        """Members with a parked JoinGroup."""
+        """Number of members with a parked JoinGroup."""
         self.begun: deque[Begun] = deque(maxlen=BEGUN_MAX)
-        """The latest rebalances, the one that goes on last."""
+        """The latest rebalances, the newest last."""
         self.began_at = now
         self.awaited_since = now
-        """When the phase began whose requests are awaited now."""
+        """When the present phase began, in which requests are awaited."""
         self._support: dict[str, int] = {}
-        """How many members have a protocol."""
+        """The number of members that support each protocol."""
         self._subscribed: frozenset[str] | None = None
         self._owners = Owners()
 
@@ -112,7 +113,7 @@ class ClassicGroup:
         transactional: bool,
         now: int,
     ) -> ErrorCode:
-        """See `Group`; a commit shows that its member lives."""
+        """Implement `Group.check_commit`; a commit also shows that its member is alive."""
         error = self._check_commit(member_id, instance_id, generation, transactional)
         if (
             error is ErrorCode.NONE
@@ -164,7 +165,7 @@ class ClassicGroup:
         return self._owners.readers(self.members)
 
     def forget(self) -> None:
-        """See `Group`. Requests that are parked must have been answered."""
+        """Implement `Group.forget`; parked requests must have been answered before."""
         self._saved.delete(self.group_id)
         for kind in (JOIN, SYNC, WAITING):
             self._timers.drop(self.key(kind))
@@ -175,7 +176,7 @@ class ClassicGroup:
     # -- state -----------------------------------------------------------------------------------
 
     def move(self, event: Move, now: int, to: ClassicGroupState | None = None) -> None:
-        """The only way to another state."""
+        """Move to another state, and note when."""
         self.previous_state, self._state = self._state, GROUPS.move(self._state, event, to)
         self.since = now
 
@@ -189,7 +190,7 @@ class ClassicGroup:
 
     @property
     def awaited_until(self) -> int | None:
-        """When those whose requests are awaited now will be taken out."""
+        """Return when the members whose requests are awaited now will be removed."""
         return self._timers.at(
             self.key(JOIN if self._state is ClassicGroupState.PREPARING else SYNC)
         )
@@ -199,7 +200,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def next_generation(self, now: int) -> None:
-        """The join phase is over: everybody that is a member now is one of the new generation."""
+        """End the join phase: all present members are in the new generation."""
         self.generation += 1
         self.unsynced.clear()
         self.protocol = self.vote() if self.members else None
@@ -211,7 +212,10 @@ class ClassicGroup:
         )
 
     def _subscribe(self) -> None:
-        """Work out which topics are read; only consumers say so, and only in a form that we may not know."""
+        """Set the topics that are read; None if a member's subscription cannot be read.
+
+        Only groups of consumers have readable subscriptions.
+        """
         self._subscribed = None
         if self._protocol_type != PROTOCOL_TYPE:
             return
@@ -227,7 +231,7 @@ class ClassicGroup:
     # -- members ---------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE where the request comes from a member, and from the latest one of its instance id."""
+        """Return NONE if this is a member, and the latest one with its instance id."""
         if instance_id is not None:
             current = self.static.get(instance_id)
             if current is None:
@@ -237,7 +241,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """A member with these protocols can be in this group."""
+        """Return whether a client with these protocols can be a member of this group."""
         if self._state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self._protocol_type != protocol_type:
@@ -245,7 +249,10 @@ class ClassicGroup:
         return any(self._support.get(name, 0) == len(self.members) for name in protocols)
 
     def vote(self) -> str:
-        """The protocol that all members have and most want; of equals the one that was named first."""
+        """Return the protocol with most votes among those that all members support.
+
+        In a tie, the one that got a vote first.
+        """
         everyone = len(self.members)
         candidates = {name for name, count in self._support.items() if count == everyone}
         votes: dict[str, int] = {}
@@ -267,7 +274,10 @@ class ClassicGroup:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Take a member or a pending id out, with its timers; its parked requests must have been answered."""
+        """Remove a member or a pending id, with its timers.
+
+        The member's parked requests must have been answered before.
+        """
         self._timers.drop(self.key(SESSION, member_id))
         self.pending.pop(member_id, None)
         self.unsynced.discard(member_id)
@@ -285,26 +295,26 @@ class ClassicGroup:
     def update(
         self, member: ClassicGroupMember, protocols: Protocols, client_id: str, host: str
     ) -> None:
-        """A member joined again."""
+        """Take over the protocols, client id and host of a member that joined again."""
         self._count(member, -1)
         member.protocols, member.client_id, member.host = protocols, client_id, host
         self._count(member, 1)
 
     def park_join(self, member: ClassicGroupMember, handle: Handle) -> Handle | None:
-        """Keep a JoinGroup until the join phase is over. The one that was parked before is given back."""
+        """Park a JoinGroup until the join phase is over; return one that was parked before."""
         before = self.take_join(member)
         member.joining = handle
         self.joining_count += 1
         return before
 
     def take_join(self, member: ClassicGroupMember) -> Handle | None:
-        """The parked JoinGroup, which is to be answered."""
+        """Return the parked JoinGroup, which must then be answered."""
         handle, member.joining = member.joining, None
         self.joining_count -= handle is not None
         return handle
 
     def rename(self, old: ClassicGroupMember, new: ClassicGroupMember) -> None:
-        """A static member came back under a new member id: it takes the old one's place."""
+        """Put a static member that returned under a new member id in the place of the old one."""
         assert old.instance_id is not None
         assert old.instance_id == new.instance_id
         self._timers.drop(self.key(SESSION, old.member_id))
@@ -332,7 +342,7 @@ class ClassicGroup:
         self._room.bytes += size
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader that has joined; False where nobody has."""
+        """Ensure that the leader has joined; return False if no member has."""
         if self.leader is not None and not self.members[self.leader].is_joining:
             joined = (id for id, member in self.members.items() if member.is_joining)
             self.leader = next(joined, self.leader)
@@ -341,7 +351,7 @@ class ClassicGroup:
     # -- assignments -----------------------------------------------------------------------------
 
     def assign(self, assignments: dict[str, bytes]) -> None:
-        """What the leader says; a member that it does not name gets nothing."""
+        """Set the leader's assignments; a member that is not among them gets nothing."""
         for member in self.members.values():
             before = len(member.assignment)
             member.assignment = assignments.get(member.member_id, b"")
@@ -349,7 +359,10 @@ class ClassicGroup:
         self._owners.assigned(self.members.values(), self.protocol_type)
 
     def outgrown(self, topics: TopicsView) -> tuple[str, ...]:
-        """Topics of the group that have partitions beyond all that were assigned; none where they are not known."""
+        """Return the group's topics with partitions beyond all assigned ones.
+
+        None are returned while the topics are unknown.
+        """
         wanted = sorted(self._subscribed or ())
         return tuple(name for name in wanted if topics.partitions(name) > self._owners.end(name))
 
@@ -359,7 +372,7 @@ class ClassicGroup:
         return (self.group_id, kind, member_id)
 
     def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
-        """The member's session begins anew."""
+        """Start the member's session again."""
         self._timers.set(self.key(SESSION, member.member_id), now + member.session_timeout_ms)
 
     # -- on disk ---------------------------------------------------------------------------------
@@ -379,11 +392,11 @@ class ClassicGroup:
         )
 
     def save_return(self, member: ClassicGroupMember) -> None:
-        """Store who has an instance id from now on. Raises StorageError."""
+        """Store the new owner of an instance id. Raises StorageError."""
         self._saved.save_return(self.group_id, member)
 
     def restore(self, saved: SavedGroup, now: int) -> None:
-        """Be what was stored: stable where there were members, whose sessions begin now."""
+        """Restore the stored state: Stable if there were members, whose sessions begin now."""
         self.generation = saved.generation
         self._protocol_type = saved.protocol_type or None
         self.protocol = saved.protocol
@@ -417,7 +430,7 @@ class ClassicGroup:
         for member in self.members.values():
             assert member.joining is None or self._state is ClassicGroupState.PREPARING
             assert member.syncing is None or self._state is ClassicGroupState.COMPLETING
-            # Whoever owes us a request has a timer, so that nobody waits for it for ever.
+            # A member whose request is awaited has a timer, so that nobody waits for ever.
             if not member.is_waiting:
                 assert self._timers.at(self.key(SESSION, member.member_id)) is not None
         for member_id in self.pending:

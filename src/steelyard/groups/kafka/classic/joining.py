@@ -3,10 +3,11 @@
 The checks are in Kafka's order; each has its error code. A JoinGroup is answered at once if the
 generation is unchanged for this member, otherwise when the join phase is over.
 Source: GroupMetadataManager.java (classicGroupJoin...); KIP-345 (static members), KIP-394
-(MEMBER_ID_REQUIRED), KIP-800 (reasons), KIP-814 (skip_assignment). One deviation: a static leader
-that returns after a topic of the group has grown assigns again. (Apache's gets its old share, and
-takes the current partitions for those that it had assigned: nobody reads the new ones until
-something else triggers a rebalance.)
+(MEMBER_ID_REQUIRED), KIP-800 (reasons), KIP-814 (skip_assignment).
+
+One deviation: a static leader that returns after a topic of the group has grown assigns again.
+(Apache's gets its old share, and takes the current partitions for those that it had assigned:
+nobody reads the new ones until something else triggers a rebalance.)
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 MEMBERS_MAX = 10_000
-"""Maximum members of a group, and maximum ids assigned to clients that have yet to join."""
+"""Most members of a group, and most ids assigned to clients that have yet to join."""
 
 SESSIONS_MAX = 200_000
-"""Maximum members and such ids of all groups."""
+"""Most members and such ids of all groups."""
 
 GROUP_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum bytes of metadata and assignments of a group's members."""
+"""Most bytes of metadata and assignments of a group's members."""
 
 ROOM_BYTES_MAX = 512 * 1024 * 1024
-"""The same for all groups."""
+"""Most bytes of metadata and assignments of the members of all groups."""
 
 REASON_CHARACTERS_MAX = 255
-"""Maximum length of a client's reason (JoinGroupRequest.maybeTruncateReason)."""
+"""Greatest length of a client's reason (JoinGroupRequest.maybeTruncateReason)."""
 
 
 class Join:
@@ -77,7 +78,7 @@ class Join:
 
     @property
     def reason(self) -> str:
-        """The client's own reason, to be appended to ours."""
+        """Return the client's own reason, to be appended to ours."""
         reason = self.request.reason
         return f" (reason given: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
 
@@ -101,7 +102,7 @@ class Join:
 
 
 class Joining:
-    """Handling of JoinGroup."""
+    """Handles JoinGroup."""
 
     def __init__(
         self,
@@ -122,7 +123,10 @@ class Joining:
         self._rng = rng
 
     def join(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
-        """Answer the request behind `join`, now or later. Group and session timeout are valid."""
+        """Answer the request behind `join`, now or later.
+
+        The caller has validated the group id and the session timeout.
+        """
         member_id = join.request.member_id
         if not self._has_place(group, member_id) or not self._has_room(group, join):
             join.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
@@ -160,7 +164,7 @@ class Joining:
         return member is not None or len(group.members) < self._members_max
 
     def _has_room(self, group: ClassicGroup, join: Join) -> bool:
-        """Check limits of our own on what peers can make us store."""
+        """Check this broker's own limits on what clients can make it store."""
         size = bytes_of(join.protocols)
         if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
             return False
@@ -193,7 +197,7 @@ class Joining:
     def _stored(
         self, group: ClassicGroup, member: ClassicGroupMember, join: Join, effects: Effects
     ) -> bool:
-        """Store a static member's new id; where that fails, nobody gets it."""
+        """Store a static member's new id; if that fails, refuse the request."""
         try:
             group.save_return(member)
         except StorageError as error:
@@ -252,7 +256,7 @@ class Joining:
     def _update(
         self, group: ClassicGroup, member: ClassicGroupMember, join: Join, effects: Effects
     ) -> None:
-        """Take over what a member says now, and park its request."""
+        """Update a member from its request, and park the request."""
         kind = member.protocol_type
         wanted = topics_of(kind, member.protocols)
         group.update(member, join.protocols, join.asker.client_id, join.asker.host)
@@ -292,7 +296,7 @@ class Joining:
         now: int,
         effects: Effects,
     ) -> None:
-        """Replace a static member by a client with its instance id and without member id."""
+        """Replace a static member by a client with its instance id and no member id."""
         assert member.instance_id is not None
         old = group.members[group.static[member.instance_id]]
         old_leader = group.leader or ""

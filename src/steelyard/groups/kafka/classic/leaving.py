@@ -17,7 +17,7 @@ from steelyard.wire.kafka.messages.groups import MemberIdentity, MemberResponse
 
 
 class Leaving:
-    """Handling of LeaveGroup."""
+    """Handles LeaveGroup."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
@@ -37,7 +37,7 @@ class Leaving:
     def _leave(
         self, group: ClassicGroup, leaver: MemberIdentity, gone: list[str], effects: Effects
     ) -> MemberResponse:
-        """Remove one member; its name is added to `gone`."""
+        """Remove one member, and add its name to `gone`."""
         instance_id = leaver.group_instance_id
         # An operator knows a static member by its instance id only.
         by_instance = not leaver.member_id and instance_id is not None

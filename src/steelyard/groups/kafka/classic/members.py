@@ -18,7 +18,7 @@ Protocols = dict[str, bytes]
 
 
 class ClassicGroupMember(msgspec.Struct):
-    """See the module's text. `joining`, `syncing`: its parked requests."""
+    """A member. `joining`, `syncing`: its parked requests."""
 
     member_id: str
     instance_id: str | None
@@ -40,21 +40,21 @@ class ClassicGroupMember(msgspec.Struct):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a response, so that no heartbeat is due.
+        """Return whether it waits for a response, so that no heartbeat is due.
 
-        New members: for 5 minutes at most.
+        False for new members, which may wait for 5 minutes only.
         """
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     @property
     def name(self) -> str:
-        """The member's name for people."""
+        """Return the member's name for people."""
         instance = f", static {self.instance_id}" if self.instance_id is not None else ""
         return f"{self.member_id} ({self.host}{instance})"
 
     @property
     def bytes(self) -> int:
-        """Its approximate size in memory."""
+        """Return its approximate size in memory."""
         ids = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
         return ids + bytes_of(self.protocols) + len(self.assignment)
 
@@ -68,7 +68,7 @@ def bytes_of(protocols: Protocols) -> int:
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """Return the protocols of a request; of several with one name the first."""
+    """Return the protocols of a request; if several have the same name, the first."""
     protocols: Protocols = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)
@@ -81,7 +81,7 @@ def same_protocols(one: Protocols, other: Protocols) -> bool:
 
 
 def subscription_of(protocol_type: str, metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """What a member of a consumer group wants; None where that cannot be read."""
+    """Return a consumer's subscription; None if it cannot be read, or is not a consumer's."""
     if protocol_type != PROTOCOL_TYPE:
         return None
     try:
@@ -101,7 +101,7 @@ def topics_of(protocol_type: str, protocols: Protocols) -> tuple[str, ...]:
 
 
 class Room:
-    """The bytes that all groups store of their members."""
+    """The bytes that all groups keep of their members."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -13,7 +13,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_
 
 
 class Owners:
-    """The owners until the next assignment: members keep reading until told otherwise."""
+    """The owners of partitions until the next assignment: members keep reading until then."""
 
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, str] = {}
@@ -40,7 +40,7 @@ class Owners:
         return member.member_id
 
     def readers(self, members: Mapping[str, ClassicGroupMember]) -> list[Reader]:
-        """Those of the members who have partitions."""
+        """Return the members that have partitions."""
         shares: dict[str, list[TopicPartition]] = defaultdict(list)
         for partition, owner in self._owners.items():
             if owner in members:
@@ -51,7 +51,7 @@ class Owners:
         ]
 
     def assigned(self, members: Iterable[ClassicGroupMember], protocol_type: str) -> None:
-        """The members have new assignments; only those of consumers can be read."""
+        """Take over the members' new assignments; only those of consumers can be read."""
         self._owners = {}
         if protocol_type != PROTOCOL_TYPE:
             return

@@ -1,14 +1,17 @@
-"""How a classic group goes from one generation to the next: what begins a rebalance, what ends its phases, and when.
+"""The rebalances of classic groups: what begins one, and what ends its phases, and when.
 
-    begin           somebody came, went or changed -> PreparingRebalance; those who wait for SyncGroup are sent back
-    join phase      over when all members have joined, at the latest after the longest of their rebalance timeouts; then
-                    who has not joined is out (static members stay). The first generation of an empty group waits for
-                    group.initial.rebalance.delay.ms instead, and as long again while more members come.
-    sync phase      over when the leader's SyncGroup is there (`syncing`); who never sends its own is out after the
-                    same rebalance timeout
-    sessions        run while a member waits for nothing from us; a new member has 5 minutes for its first generation
+- **Begin**: a member came, went or changed -> PreparingRebalance. Members that wait for SyncGroup
+  get REBALANCE_IN_PROGRESS.
+- **Join phase**: over when all members have joined, at the latest after the longest of their
+  rebalance timeouts. Members that have not joined by then are removed (static members stay). The
+  first generation of an empty group waits for group.initial.rebalance.delay.ms instead, and is
+  delayed further while more members come.
+- **Sync phase**: over when the leader's SyncGroup has arrived (`syncing`). Members that do not send
+  their own are removed after the same rebalance timeout.
+- **Sessions** run while a member does not wait for a response. A new member has 5 minutes to get
+  its first generation.
 
-Each rebalance knows why it began and whom it waits for: see `Began`, `LogLine` and `report`.
+Each rebalance records why it began and whom it waits for: see `Began`, `LogLine` and `report`.
 Source: GroupMetadataManager.java (prepareRebalance, completeClassicGroupJoin, expire...).
 """
 
@@ -40,20 +43,23 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member may wait for its first generation (CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS)."""
+"""Limit of a new member's wait for its first generation.
+
+Source: CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS.
+"""
 
 WAITING_TOLD_MS = 10_000
-"""A rebalance that takes so long tells whom it waits for, and again after each such time."""
+"""Interval at which a slow rebalance logs the members for which it waits."""
 
 JOIN_AGAIN_MS_MIN = 1_000
-"""A join phase that nobody took part in is given at least so much more time."""
+"""Least extension of a join phase in which nobody has joined."""
 
 NAMES_TOLD_MAX = 10
-"""So many members are named at once."""
+"""Most members named in one line."""
 
 
 class Rebalances:
-    """See the module's text."""
+    """The rebalances of all classic groups."""
 
     def __init__(self, config: KafkaConfig, timers: Timers, groups: CoordinatedGroups) -> None:
         self._config = config
@@ -63,7 +69,7 @@ class Rebalances:
     # -- the join phase --------------------------------------------------------------------------
 
     def begin_or_go_on(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
-        """Something changed: begin a rebalance, or complete the join phase that goes on where that is the last word."""
+        """Begin a rebalance after a change, or end a join phase that waits for nothing else."""
         if group.can_rebalance:
             self.begin(group, cause, now, effects)
         else:
@@ -94,7 +100,7 @@ class Rebalances:
             self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
 
     def go_on(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Complete the join phase where everybody has joined, but for the first generation's delay."""
+        """Complete the join phase if everybody has joined, except during the initial delay."""
         if (
             group.state is ClassicGroupState.PREPARING
             and group.previous_state is not ClassicGroupState.EMPTY
@@ -103,7 +109,7 @@ class Rebalances:
             self._complete_join(group, now, effects)
 
     def _join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """The time of the join phase, or of the first generation's delay, is over."""
+        """Handle the end of the join phase's time, or of the initial delay."""
         if group.state is not ClassicGroupState.PREPARING:
             return
         initial = group.initial
@@ -120,7 +126,7 @@ class Rebalances:
         self._timers.drop(group.key(WAITING))
         self._drop_absent(group, now, effects)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left, and none of them has joined again: nobody could lead.
+            # Only static members are left, and none of them has rejoined: nobody could lead.
             wait = max(group.rebalance_timeout_ms, JOIN_AGAIN_MS_MIN)
             self._timers.set(group.key(JOIN), now + wait)
             return
@@ -140,7 +146,7 @@ class Rebalances:
         self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
 
     def _drop_absent(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Those who did not join again are out, but for static members, whose sessions decide."""
+        """Remove members that did not rejoin, except static ones, whose sessions decide."""
         waited = now - group.awaited_since
         for member in list(group.members.values()):
             if not member.is_joining and member.instance_id is None:
@@ -156,7 +162,7 @@ class Rebalances:
         self.ended(group, now, effects)
 
     def ended(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """The group is Stable or Empty."""
+        """Report the end of a rebalance; the group is Stable or Empty."""
         self._groups.touched(group.group_id)
         members = group.member_ids()
         protocol = group.protocol or ""
@@ -170,14 +176,14 @@ class Rebalances:
     # -- the sync phase --------------------------------------------------------------------------
 
     def send_back(self, group: ClassicGroup, error: ErrorCode, now: int, effects: Effects) -> None:
-        """The generation has no assignment: those who wait for it are told so."""
+        """Answer members that wait for an assignment with an error, as the generation has none."""
         group.assign({})
         self.answer_syncs(group, error, now, effects)
 
     def answer_syncs(
         self, group: ClassicGroup, error: ErrorCode, now: int, effects: Effects
     ) -> None:
-        """Answer all parked SyncGroups; their members' sessions go on from now."""
+        """Answer all parked SyncGroups; their members' sessions start again."""
         for member in group.members.values():
             if member.syncing is not None:
                 reply = synced_reply(group, member, error)
@@ -186,7 +192,7 @@ class Rebalances:
                 group.keep_alive(member, now)
 
     def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Members that got this generation have not asked for their assignments in time."""
+        """Remove members that did not send SyncGroup in time, and begin another rebalance."""
         if (
             group.state not in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE)
             or not group.unsynced
@@ -211,7 +217,7 @@ class Rebalances:
         text: str,
         effects: Effects,
     ) -> None:
-        """Take a member out; what it waits for is answered. The caller decides how the group goes on."""
+        """Remove a member, and answer its parked requests. The caller continues with the group."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         handle = group.take_join(member)
         if handle is not None:
@@ -227,7 +233,7 @@ class Rebalances:
         )
 
     def _session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
-        """A member has been silent for its session timeout, or a pending id was not used in time."""
+        """Remove a member whose session has expired, or an id that was not used in time."""
         member = group.members.get(member_id)
         if member is None:
             group.remove(member_id)
@@ -246,7 +252,7 @@ class Rebalances:
     # -- what people want to know ----------------------------------------------------------------
 
     def _waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """The phase takes its time: say for whom."""
+        """Log the members for which a phase has waited for some time."""
         if group.state is ClassicGroupState.PREPARING:
             what = "JoinGroup"
             names = [m.name for m in group.members.values() if not m.is_joining]
@@ -267,7 +273,7 @@ class Rebalances:
     def due(
         self, group: ClassicGroup, kind: str, member_id: str, now: int, effects: Effects
     ) -> None:
-        """A timer of the group fell due."""
+        """Handle a timer of the group."""
         if kind == SESSION:
             self._session_due(group, member_id, now, effects)
         elif kind == JOIN:
@@ -286,7 +292,7 @@ def _names(names: list[str]) -> str:
 
 
 def joined_reply(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """This generation, for one of its members; the leader learns what everybody wants."""
+    """Return this generation for one member; its leader also gets all members' metadata."""
     protocol = group.protocol or ""
     members: tuple[JoinGroupResponseMember, ...] = ()
     if group.leader == member_id:
@@ -307,7 +313,7 @@ def joined_reply(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 def synced_reply(
     group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode = ErrorCode.NONE
 ) -> SyncGroupResponse:
-    """What a member is to read."""
+    """Return the SyncGroup response with a member's assignment, or with an error."""
     if error is not ErrorCode.NONE:
         return SyncGroupResponse(error_code=error)
     return SyncGroupResponse(

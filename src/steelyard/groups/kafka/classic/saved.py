@@ -84,7 +84,7 @@ class SavedGroups:
         self._table.put(group.group_id, _encode(group))
 
     def save_return(self, group_id: str, member: ClassicGroupMember) -> None:
-        """Have `member` be the one of its instance id in what is stored. Raises StorageError.
+        """Store `member` as the one with its instance id. Raises StorageError.
 
         Its metadata and its share stay those of the stored generation: its new subscription applies
         from the next one on.

@@ -39,7 +39,7 @@ from steelyard.machine import Machine
 
 
 class ClassicGroupState(StrEnum):
-    """The names are those of ListGroups."""
+    """The state of a group, named as in ListGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

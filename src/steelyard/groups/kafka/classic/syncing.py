@@ -23,7 +23,7 @@ from steelyard.wire.kafka.messages.groups import (
 
 
 class Syncing:
-    """Handling of SyncGroup."""
+    """Handles SyncGroup."""
 
     def __init__(self, timers: Timers, room: Room, rebalances: Rebalances) -> None:
         self._timers = timers
@@ -114,7 +114,7 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
 
 
 def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
-    """A member shows that it lives, and hears whether it has to join again."""
+    """Handle a Heartbeat: extend the member's session; REBALANCE_IN_PROGRESS if it must rejoin."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)

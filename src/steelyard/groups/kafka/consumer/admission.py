@@ -20,7 +20,7 @@ from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeat
 class Admitted(msgspec.Struct, frozen=True):
     """The member as it was before this heartbeat.
 
-    `replaces`: the static member that it replaces.
+    `replaces`: the static member whose place it takes.
     """
 
     member: ConsumerGroupMember
@@ -31,9 +31,9 @@ class Admitted(msgspec.Struct, frozen=True):
 def owned_partitions(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
 ) -> Partitions | None:
-    """Return the partitions that a member reports to read; None if it does not report any.
+    """Return the partitions that a member reports to own; None if it does not report any.
 
-    Unknown topics have no name.
+    Unknown topics have the name "".
     """
     if request.topic_partitions is None:
         return None
@@ -52,7 +52,10 @@ def admit(
     owned: Partitions | None,
     members_max: int,
 ) -> Admitted | HeartbeatRefusal:
-    """The member behind a heartbeat, or why there is none. `member_id`: its name, even if it did not give one."""
+    """Return the member behind a heartbeat, or why it is refused.
+
+    `member_id`: its id, assigned by the caller if the request has none.
+    """
     instance_id = request.instance_id
     static = group.static_member(instance_id)
     if static is None and len(group) >= members_max and group.member(request.member_id) is None:
@@ -85,7 +88,7 @@ def admit(
 def known_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> ConsumerGroupMember | HeartbeatRefusal:
-    """A member that says that it is in the group."""
+    """Return a member that claims to be in the group, or why the claim is wrong."""
     if instance_id is None:
         member = group.member(member_id)
         if member is None:
@@ -109,7 +112,7 @@ def known_member(
 def _refuse_epoch(
     member: ConsumerGroupMember, epoch: int, owned: Partitions | None
 ) -> HeartbeatRefusal | None:
-    """FENCED_MEMBER_EPOCH unless the epoch is the member's.
+    """Refuse with FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
     The previous epoch is accepted as well from a member that owns only what it was assigned: the
     response with the new epoch may have been lost.

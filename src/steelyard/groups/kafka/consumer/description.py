@@ -1,4 +1,4 @@
-"""Groups and assignments as responses show them, with ids of topics."""
+"""Groups and assignments as responses contain them, with ids of topics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 from steelyard.wire.kafka.messages.consumer_groups import Member as DescribedMember
 
 CONSUMER_MEMBER = 1
-"""Member type; 0 is a member of a group under way from the classic protocol, which we do not have."""
+"""Member type; 0 is for members of a group in migration from the classic protocol.
+
+There are no such groups here.
+"""
 
 
 def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignment:
-    """What a member may read now."""
+    """Return what a member may read now."""
     topics = [
         TopicPartitions(group.id_of(topic), partitions)
         for topic, partitions in numbers_by_topic(sorted(member.assigned)).items()
@@ -30,7 +33,10 @@ def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignme
 
 
 def described(group: ConsumerGroup) -> DescribedGroup:
-    """Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember."""
+    """Return the description of a group.
+
+    Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember.
+    """
     members = group.each()
     return DescribedGroup(
         group_id=group.group_id,

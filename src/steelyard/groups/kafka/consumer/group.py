@@ -1,14 +1,15 @@
-"""A group of the new consumer protocol (KIP-848): its members, its epochs, its target assignment.
+"""A group of the consumer protocol (KIP-848): its members, epochs and target assignment.
 
-Three epochs: the group's grows with every cause for a rebalance; the target assignment's is the group's epoch that it
-was computed for; a member's is the target that it is reconciled with, or on its way from.
+There are three epochs. The group's increases with every cause for a rebalance. That of the target
+assignment is the group's epoch for which it was computed. A member's is that of its target
+assignment, or of the previous one until it has released the partitions that it must.
 
-Empty        no members; the epochs stay, so that those of the next members go on from here
+Empty        no members; the epochs stay, so that those of the next members continue from here
 Assigning    the group is ahead of its target: the next heartbeat computes a new one
-Reconciling  a member is not yet what the target says (see `reconciliation`)
-Stable       all are
+Reconciling  a member does not have its part of the target yet (see `reconciliation`)
+Stable       all members have it
 
-`ConsumerGroup` holds the state and keeps it whole; `groups` decides what a heartbeat does.
+`ConsumerGroup` holds the state and keeps it consistent; `groups` decides what a heartbeat does.
 Source: modern/consumer/ConsumerGroup.java, modern/ModernGroup.java.
 """
 
@@ -40,7 +41,7 @@ from steelyard.wire.kafka.schema import NO_ID
 
 
 class ConsumerGroupState(StrEnum):
-    """Follows from epochs and members; nothing sets it."""
+    """The state of a group; it follows from epochs and members, and is never set."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -52,14 +53,14 @@ SESSION = "session"
 REBALANCE = "rebalance"
 
 BUMPS_MAX = 100
-"""Causes that are kept."""
+"""Most rebalances whose causes are kept."""
 
 COMMIT_VERSION_MIN = 9
-"""Of OffsetCommit, for members of these groups."""
+"""The first version of OffsetCommit for members of these groups."""
 
 
 class ConsumerGroup:
-    """See the module's text; a `groups.kafka.groups.Group`."""
+    """A group of the consumer protocol; a `groups.kafka.groups.Group`."""
 
     kind = "consumer"
     protocol_type = PROTOCOL_TYPE
@@ -73,18 +74,18 @@ class ConsumerGroup:
         self.epoch = 0
         self.assignment_epoch = 0
         self.assigned_at = 0
-        """When the target was computed, ms; 0 where the next one need not wait."""
+        """When the target was computed, in ms since the epoch; 0 if the next one need not wait."""
         self.partitions: dict[str, int] = {}
-        """The topics subscribed to, as the group last looked at them."""
+        """The subscribed topics with their numbers of partitions, as last looked up."""
         self.bumps: deque[Begun] = deque(maxlen=BUMPS_MAX)
         self.began_at: int | None = None
-        """When the rebalance under way began."""
+        """When the rebalance in progress began; None if there is none."""
         self._members: dict[str, ConsumerGroupMember] = {}
         self._targets: dict[str, Partitions] = {}
         self._instances: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
         self._votes: Counter[str] = Counter()
-        """How many members prefer each assignor."""
+        """The number of members that prefer each assignor."""
         self._topic_ids: dict[str, bytes] = {}
         self._topics_version: int | None = None
         self._unsaved: set[str] = set()
@@ -123,14 +124,14 @@ class ConsumerGroup:
         return None if member_id is None else self._members[member_id]
 
     def each(self) -> list[ConsumerGroupMember]:
-        """All members, in the order of their ids."""
+        """Return all members, in the order of their ids."""
         return [self._members[member_id] for member_id in sorted(self._members)]
 
     def target(self, member_id: str) -> Partitions:
         return self._targets.get(member_id, frozenset())
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """Who may read a partition, or has not given it up yet."""
+        """Return the member that may read a partition, or has not released it yet."""
         return self._owners.get(partition)
 
     def member_at(self, client_id: str, host: str, partition: TopicPartition) -> str | None:
@@ -146,25 +147,25 @@ class ConsumerGroup:
         return self.subscriptions.include(self._members.values(), topic)
 
     def expires_from(self, committed_at: int) -> int | None:
-        """Source: ConsumerGroup.offsetExpirationCondition."""
+        """Implement `Group.expires_from`. Source: ConsumerGroup.offsetExpirationCondition."""
         return committed_at
 
     def revoke_deadline(self, member: ConsumerGroupMember) -> int | None:
-        """Until when a member has to give up partitions, ms; None where it has none to give up."""
+        """Return when a member must have released partitions, in ms; None if it need not."""
         return self._timers.at((self.group_id, REBALANCE, member.member_id))
 
     # -- ids of topics ---------------------------------------------------------------------------
 
     def is_there(self, topic: str) -> bool:
-        """A topic of an assignment that was not deleted."""
+        """Return whether a topic of an assignment still exists."""
         return self._topics.partitions(topic) > 0
 
     def id_of(self, topic: str) -> bytes:
-        """Of a topic in an assignment, even if it is gone by now."""
+        """Return the id of a topic in an assignment, even if it no longer exists."""
         return self._topic_ids.get(topic) or self._topics.id_of(topic)
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """Of a topic in an assignment."""
+        """Return the name of a topic in an assignment, or None."""
         return next((name for name, one in self._topic_ids.items() if one == topic_id), None)
 
     # -- commits ---------------------------------------------------------------------------------
@@ -179,7 +180,11 @@ class ConsumerGroup:
         transactional: bool,
         now: int,
     ) -> ErrorCode:
-        """An older epoch passes: `check_commit_partition` judges it. Source: ConsumerGroup.validateOffsetCommit."""
+        """Implement `Group.check_commit`.
+
+        An older epoch passes: `check_commit_partition` judges it. Source:
+        ConsumerGroup.validateOffsetCommit.
+        """
         if generation < 0 and not self._members:
             return ErrorCode.NONE
         if transactional and (generation, member_id, instance_id) == (-1, "", None):
@@ -194,7 +199,7 @@ class ConsumerGroup:
     def check_commit_partition(
         self, member_id: str, generation: int, partition: TopicPartition
     ) -> ErrorCode:
-        """An older epoch will do, as long as the member has had the partition since then (KIP-1251)."""
+        """Return NONE if the member has had the partition since this epoch or longer (KIP-1251)."""
         member = self._members.get(member_id)
         if member is None or generation == member.epoch:
             return ErrorCode.NONE
@@ -204,7 +209,7 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Source: ConsumerGroup.validateOffsetFetch."""
+        """Implement `Group.check_fetch`. Source: ConsumerGroup.validateOffsetFetch."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.NONE
         member = self._members.get(member_id or "")
@@ -215,7 +220,7 @@ class ConsumerGroup:
     # -- changes ---------------------------------------------------------------------------------
 
     def put(self, member: ConsumerGroupMember) -> None:
-        """Add a member, or change it."""
+        """Add or change a member."""
         before = self._members.get(member.member_id)
         if before == member:
             return
@@ -232,7 +237,7 @@ class ConsumerGroup:
         self._unsaved.add(member.member_id)
 
     def remove(self, member_id: str) -> ConsumerGroupMember:
-        """Take a member out: its partitions are free, its target is void, its timers are off."""
+        """Remove a member with its target and its timers; its partitions become free."""
         member = self._members.pop(member_id)
         self._release(member)
         self._targets.pop(member_id, None)
@@ -252,14 +257,20 @@ class ConsumerGroup:
             self._votes[member.assignor] -= 1
 
     def replace(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
-        """A static member is back under another id: what it had and was to have is the new one's."""
+        """Put a static member that returned in the place of its former id.
+
+        It takes over partitions and target.
+        """
         target = self.target(old.member_id)
         self.remove(old.member_id)
         self.put(new)
         self._targets[new.member_id] = target
 
     def look_at_topics(self, *, anew: bool = False) -> str | None:
-        """Look at the topics again where they changed, or `anew`; what happened to them, None for nothing."""
+        """Look up the topics if any has changed, or `anew`.
+
+        Returns what has happened to them, or None for nothing.
+        """
         if self._topics.version == self._topics_version and not anew:
             return None
         self._topics_version = self._topics.version
@@ -272,11 +283,11 @@ class ConsumerGroup:
         return topic_changes(before, self.partitions, again)
 
     def _is_other(self, topic: str) -> bool:
-        """The topic in the assignments was deleted, and another one of its name is there."""
+        """Return whether a topic in assignments was deleted, and another one has its name now."""
         return self._topics.id_of(topic) not in (self._topic_ids[topic], NO_ID)
 
     def _retire(self, topic: str) -> None:
-        """Give a deleted topic a name of its own in the assignments, to tell it from the new one."""
+        """Rename a deleted topic in the assignments, to distinguish it from its successor."""
         topic_id = self._topic_ids[topic]
         former = former_name(topic, topic_id.hex())
         self._topic_ids |= {former: topic_id, topic: self._topics.id_of(topic)}
@@ -293,7 +304,7 @@ class ConsumerGroup:
             self.put(msgspec.structs.replace(member, assigned=assigned, revoking=revoking))
 
     def bump(self, cause: Cause, now: int, effects: Effects) -> None:
-        """A rebalance is due, for this reason."""
+        """Increase the group's epoch for this reason, so that a rebalance follows."""
         effects.append(Began(self.group_id, self.epoch, cause, self.member_ids()))
         self.epoch += 1
         self.bumps.append(Begun(self.epoch, now, cause))
@@ -319,7 +330,7 @@ class ConsumerGroup:
         self._is_unsaved = True
 
     def settle(self, effects: Effects) -> None:
-        """The rebalance under way is over, where it is."""
+        """Report the end of the rebalance in progress, if it has ended."""
         if self.began_at is None or self.state not in (
             ConsumerGroupState.STABLE,
             ConsumerGroupState.EMPTY,
@@ -335,7 +346,10 @@ class ConsumerGroup:
     # -- storage ---------------------------------------------------------------------------------
 
     def save(self) -> bool:
-        """Store what changed; False where nothing did. Raises StorageError: then the next call tries again."""
+        """Store what has changed; return False if nothing has.
+
+        Raises StorageError; then the next call tries again.
+        """
         if not self._unsaved and not self._is_unsaved:
             return False
         changed = {one: self._members.get(one) for one in sorted(self._unsaved)}
@@ -357,14 +371,15 @@ class ConsumerGroup:
         )
 
     def restore(self, stored: Stored) -> None:
-        """Take over what was stored; the group is new."""
+        """Restore the stored state, in a new group."""
         row = stored.row
         self.epoch, self.assignment_epoch = row.epoch, row.assignment_epoch
         self.assigned_at = row.assigned_at
         self.partitions = row.partitions
         self._topic_ids = {topic: bytes.fromhex(text) for topic, text in row.topic_ids.items()}
         for member in stored.members.values():
-            # Two rows claim one partition where the disk was full while it moved. The second will have to join again.
+            # If the disk was full while a partition moved, two rows claim it. The second member
+            # must rejoin.
             if not any(
                 partition in self._owners for partition in (*member.assigned, *member.revoking)
             ):
@@ -375,8 +390,8 @@ class ConsumerGroup:
         self._unsaved = stored.members.keys() - self._members.keys()
         newest = max((member.epoch for member in self._members.values()), default=0)
         if newest > self.assignment_epoch:
-            # The group's own row is older than its members', or lost: a damaged table was repaired. They keep what
-            # they have until there is a new target.
+            # The group's row is older than its members', or lost, because a damaged table was
+            # repaired. The members keep what they have until there is a new target.
             self.assignment_epoch = newest
             self.epoch = max(self.epoch, newest + 1)
 

@@ -1,11 +1,12 @@
-"""What a heartbeat does to a group of the new protocol (KIP-848), and what silence does.
+"""The effects of heartbeats, and of their absence, on groups of the consumer protocol (KIP-848).
 
-A heartbeat: 1. its member is made or changed; a cause for a rebalance makes the group's epoch grow. 2. The target
-assignment is computed where it is behind. 3. The member comes nearer to its part of it. Nothing is ever sent to a
-member unasked: each learns with its next heartbeat.
+A heartbeat first adds or changes its member; a cause for a rebalance increases the group's epoch.
+Then the target assignment is computed if it is outdated. Finally the member moves towards its part
+of it. Nothing is ever sent to a member unasked: each learns of changes with its next heartbeat.
 
-A member is out when it says so, when it is silent for the session timeout, or when it does not give up partitions
-within its rebalance timeout. Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave.
+A member is removed when it leaves, when it is silent for the session timeout, or when it does not
+release partitions within its rebalance timeout.
+Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 )
 
 TOPICS = "topics"
-"""A `Cause.trigger`: topics that members subscribe to came, went or grew."""
+"""A `Cause.trigger`: subscribed topics were created, deleted or extended."""
 
 ASSIGNOR = "assignor"
 """A `Cause.trigger`: most members prefer another assignor."""
 
 
 class ConsumerGroups:
-    """See the module's text. `table`: where the groups are stored. `load` comes first."""
+    """All groups of the consumer protocol. `table`: where they are stored. Call `load` first."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class ConsumerGroups:
         self._timers = Timers()
 
     def load(self, now: int) -> None:
-        """Go on with the stored groups; each member has a whole session timeout to come back."""
+        """Restore the stored groups; each member has a whole session timeout to return."""
         for group_id, stored in self._records.restored().items():
             group = self._new(group_id)
             group.restore(stored)
@@ -91,7 +92,11 @@ class ConsumerGroups:
         now: int,
         effects: Effects,
     ) -> ConsumerGroupHeartbeatResponse:
-        """Raises StorageError where the change could not be stored; it stands, and will be stored with the next one."""
+        """Handle a ConsumerGroupHeartbeat.
+
+        Raises StorageError if a change could not be stored; it is effective, and stored with the
+        next one.
+        """
         refusal = refuse_invalid(request, version)
         if refusal is not None:
             return refusal.response()
@@ -102,7 +107,10 @@ class ConsumerGroups:
         return answer.response() if isinstance(answer, HeartbeatRefusal) else answer
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """One group of a ConsumerGroupDescribe. Source: GroupMetadataManager.consumerGroupDescribe."""
+        """Return one group of a ConsumerGroupDescribe.
+
+        Source: GroupMetadataManager.consumerGroupDescribe.
+        """
         group = self._get(group_id)
         if isinstance(group, HeartbeatRefusal):
             return DescribedGroup(group.code, group.message, group_id)
@@ -115,7 +123,7 @@ class ConsumerGroups:
         return self._timers.next_at
 
     def due(self, now: int, effects: Effects) -> None:
-        """Put out the members whose time is over."""
+        """Remove the members whose time is over."""
         for group_id, what, member_id in self._timers.due(now):
             group = self._groups.get(group_id)
             if not isinstance(group, ConsumerGroup) or group.member(member_id) is None:
@@ -150,7 +158,10 @@ class ConsumerGroups:
         return HeartbeatRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
     def _get_or_new(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
-        """An empty group of the classic protocol makes room; `_settle_in` does that when all is checked."""
+        """Return the group, or a new one that `_settle_in` adds once everything is checked.
+
+        A new one may replace an empty group of the classic protocol.
+        """
         group = self._groups.get(group_id)
         if group is None and self._groups.is_full:
             return HeartbeatRefusal(
@@ -166,7 +177,10 @@ class ConsumerGroups:
         )
 
     def _settle_in(self, group: ConsumerGroup) -> None:
-        """Raises StorageError; then nothing has changed."""
+        """Add a new group, and drop the one that it replaces.
+
+        Raises StorageError; then nothing has changed.
+        """
         before: Group | None = self._groups.get(group.group_id)
         if before is group:
             return
@@ -203,7 +217,10 @@ class ConsumerGroups:
             try:
                 group.subscriptions.learn(wanted.regex)
             except PatternError as error:
-                text = f"SubscribedTopicRegex `{wanted.regex}` is not a valid regular expression: {error}."
+                text = (
+                    f"SubscribedTopicRegex `{wanted.regex}` is not a valid regular expression:"
+                    f" {error}."
+                )
                 return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         self._settle_in(group)
         self._change(group, admitted, wanted, now, effects)
@@ -237,7 +254,7 @@ class ConsumerGroups:
         now: int,
         effects: Effects,
     ) -> None:
-        """Take the member over as it is now, and begin a rebalance where there is a cause."""
+        """Put the member in the group as it is now, and begin a rebalance if there is a cause."""
         found: list[Cause] = []
         assignor = group.assignor
         old = admitted.replaces
@@ -372,7 +389,7 @@ class ConsumerGroups:
 def _updated(
     member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, asker: Asker
 ) -> ConsumerGroupMember:
-    """The member with what a heartbeat tells; None and -1 mean: as before."""
+    """Return the member with the changes in a heartbeat; None and -1 mean no change."""
     regex = request.subscribed_topic_regex
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms

@@ -26,7 +26,7 @@ Holdings = Mapping[TopicPartition, int]
 
 
 class ConsumerGroupMemberState(StrEnum):
-    """See `reconciliation`."""
+    """The states of a member, which `reconciliation` describes."""
 
     STABLE = "stable"
     UNREVOKED_PARTITIONS = "unrevoked"
@@ -63,12 +63,12 @@ RECONCILIATION: Machine[ConsumerGroupMemberState, Move] = Machine(
 
 
 class ConsumerGroupMember(msgspec.Struct, frozen=True):
-    """See the module's text.
+    """A member.
 
     `topics`: sorted; `regex`: None for none; `assignor`: the preferred one, None for any; `epoch`:
-    that of the target assignment that it has or is moving to; `assigned`: what it may read;
-    `revoking`: what it has to give up, and holds until it reports otherwise. A partition is in one
-    of the two, at one member.
+    that of its target assignment, or of the previous one until it has released what it must;
+    `assigned`: what it may read; `revoking`: what it has to release, and holds until it reports
+    otherwise. A partition is in one of the two, at one member.
     """
 
     member_id: str
@@ -89,7 +89,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True):
     revoking: Holdings = {}
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
-        """It has all that the target assignment of this epoch gives it, and nothing else."""
+        """Return whether it has exactly what the target assignment of this epoch gives it."""
         return self.state is ConsumerGroupMemberState.STABLE and self.epoch == assignment_epoch
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
@@ -98,12 +98,12 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True):
 
     @property
     def reader(self) -> Reader:
-        """The member with what it may still read."""
+        """Return the member with all partitions that it may still read."""
         partitions = (*self.assigned, *self.revoking)
         return Reader(self.member_id, self.client_id, self.host, partitions)
 
     @property
     def name(self) -> str:
-        """The member's name for people."""
+        """Return the member's name for people."""
         instance = f", static {self.instance_id}" if self.instance_id is not None else ""
         return f"{self.member_id} ({self.client_id}{self.host}{instance})"

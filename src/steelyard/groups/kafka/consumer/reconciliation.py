@@ -37,7 +37,10 @@ Partitions = frozenset[TopicPartition]
 
 
 class TargetAssignment(msgspec.Struct, frozen=True):
-    """What a member is to have: of the target assignment of `epoch`, and of `topics`, which it subscribes to now."""
+    """What a member is to have: `partitions` in the target assignment of `epoch`.
+
+    Only those of `topics`, to which it subscribes now.
+    """
 
     epoch: int
     partitions: Partitions
@@ -52,10 +55,10 @@ def reconcile(
     *,
     resubscribed: bool,
 ) -> ConsumerGroupMember:
-    """The member after a heartbeat; itself where nothing changes.
+    """Return the member after a heartbeat; the same object if nothing changes.
 
-    `owned`: the partitions that it reports to read, None if it does not. `is_free`: no other member
-    has the partition. `resubscribed`: its subscription changed with this heartbeat.
+    `owned`: the partitions that it reports to own, None if it reports none. `is_free`: whether no
+    other member has a partition. `resubscribed`: its subscription changed with this heartbeat.
     """
     match member.state:
         case ConsumerGroupMemberState.STABLE:
@@ -71,14 +74,14 @@ def reconcile(
 
 
 def _owns(owned: Partitions | None, revoking: Holdings) -> bool:
-    """Return whether it still reads partitions that it has to give up, as far as is known."""
+    """Return whether it still owns partitions that it has to release, as far as is known."""
     return owned is None or any(partition in revoking for partition in owned)
 
 
 def _drop_topics(
     member: ConsumerGroupMember, topics: frozenset[str], owned: Partitions | None
 ) -> ConsumerGroupMember:
-    """Take away the topics that the member no longer subscribes to, before there is a new target."""
+    """Revoke the topics that the member no longer subscribes to, before there is a new target."""
     assigned = {p: epoch for p, epoch in member.assigned.items() if p.topic in topics}
     if len(assigned) == len(member.assigned):
         return member
@@ -133,7 +136,10 @@ def _moved(
     assigned: Holdings,
     revoking: Holdings,
 ) -> ConsumerGroupMember:
-    """The epoch before counts as the previous one, even where it stays the same, as in Kafka."""
+    """Return the moved member, whose previous epoch is that before, even if it is the same.
+
+    Kafka does so, too.
+    """
     return msgspec.structs.replace(
         member,
         state=RECONCILIATION.move(member.state, event, to),

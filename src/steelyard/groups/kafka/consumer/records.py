@@ -1,9 +1,10 @@
-"""What is stored of consumer groups, so that after a restart members go on with the epochs they have.
+"""The stored state of consumer groups: after a restart, members continue with their epochs.
 
-Rows of one table: one per group, with its target assignment, and one per member. Keys are JSON arrays, [group id] and
-[group id, member id]. A group's row is written before those of its members: a kill between them leaves members behind
-their group, which then come after it as they do anyway. So each has the ids of its own topics: one that the group knows
-as deleted and made again is told from the new one. Kafka keeps the same in __consumer_offsets
+Rows of one table: one per group, with its target assignment, and one per member. Keys are JSON
+arrays, [group id] and [group id, member id]. A group's row is written before those of its members.
+A kill between them leaves members behind their group, which then catch up as they do anyway. Each
+row has the ids of its topics: the group may know that a topic was deleted and created again, while
+a member's row still means the former one. Kafka stores the same in __consumer_offsets
 (GroupCoordinatorRecordHelpers.java).
 """
 
@@ -29,7 +30,7 @@ from steelyard.types import TopicPartition
 
 
 class OwnedPartition(NamedTuple):
-    """A partition that a member has since `epoch`."""
+    """A partition that a member has had since `epoch`."""
 
     topic: str
     partition: int
@@ -39,8 +40,9 @@ class OwnedPartition(NamedTuple):
 class GroupRow(msgspec.Struct, frozen=True):
     """A group without its members.
 
-    `targets`: the target assignment, by member and topic; `partitions`: of the topics as last looked at;
-    `topic_ids`: in hex, of topics in assignments, which may be gone by now.
+    `targets`: the target assignment, by member and topic; `partitions`: numbers of partitions by
+    topic, as last looked up; `topic_ids`: in hex, of topics in assignments, which may no longer
+    exist.
     """
 
     epoch: int = 0
@@ -96,10 +98,10 @@ class Records:
         members: Mapping[str, ConsumerGroupMember | None],
         topic_ids: Mapping[str, bytes],
     ) -> None:
-        """Write the group's row, None for unchanged, then changed members, None for one that is gone.
+        """Write the group's row, unless None, then the changed members; None deletes a member.
 
-        `topic_ids`: of the topics in assignments. Raises StorageError, also for a row that is too large; then nothing
-        is written.
+        `topic_ids`: of the topics in assignments. Raises StorageError, also for a row that is too
+        large; then nothing is written.
         """
         pairs: list[tuple[str, bytes | None]] = []
         if row is not None:
@@ -113,12 +115,12 @@ class Records:
         self._table.put_many(pairs)
 
     def erase(self, group_id: str, members: Iterable[str]) -> None:
-        """Drop all rows of a group. Raises StorageError."""
+        """Delete all rows of a group. Raises StorageError."""
         pairs: list[tuple[str, bytes | None]] = [(key_of(group_id, one), None) for one in members]
         self._table.put_many([*pairs, (key_of(group_id), None)])
 
     def restored(self) -> dict[str, Stored]:
-        """All groups, by id; members sorted. Rows that cannot be read count as not there."""
+        """Return all groups by id, with their members sorted. Unreadable rows are ignored."""
         rows: dict[str, GroupRow] = {}
         found: dict[str, dict[str, MemberRow]] = {}
         for key, value in self._table.items():
@@ -137,7 +139,10 @@ class Records:
 
 
 def former_name(topic: str, topic_id: str) -> str:
-    """What a deleted topic is called in assignments when another one has its name; no topic can be called so."""
+    """Return the name in assignments of a deleted topic whose successor has its name.
+
+    No topic can have such a name.
+    """
     return f"{topic}\0{topic_id}"
 
 
@@ -173,7 +178,10 @@ def _row_of(member: ConsumerGroupMember, topic_ids: Mapping[str, bytes]) -> byte
 
 
 def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> ConsumerGroupMember:
-    """`topic_ids`: of the group; those of topics that only the member knows are added."""
+    """Return the member in a row.
+
+    `topic_ids`: the group's; those of topics that only the member knows are added.
+    """
     names: dict[str, str] = {}
     for topic, topic_id in row.topic_ids.items():
         if topic_ids.setdefault(topic, topic_id) != topic_id:
@@ -198,7 +206,7 @@ def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> Con
 
 
 def partitions_of(row: Mapping[str, list[int]]) -> Partitions:
-    """The partitions of one member, from a row."""
+    """Return the partitions of one member in a row."""
     return frozenset(
         TopicPartition(topic, partition) for topic, numbers in row.items() for partition in numbers
     )
@@ -211,7 +219,7 @@ def _held(holdings: Holdings) -> tuple[OwnedPartition, ...]:
 def _holdings(
     held: Iterable[OwnedPartition], names: Mapping[str, str]
 ) -> dict[TopicPartition, int]:
-    """`names`: of topics that are not called as they are in the row."""
+    """Return the partitions in a row. `names`: of topics with another name than in the row."""
     return {
         TopicPartition(names.get(topic, topic), partition): epoch
         for topic, partition, epoch in held

@@ -16,14 +16,14 @@ MEMBER_ID_REQUIRED_FROM = 1
 """First version in which the client chooses its own id (KIP-1082)."""
 
 CHARACTERS_MAX = 4 * 1024 * 1024
-"""Limit for what a member sends about itself, which is stored while it is in the group.
+"""Most characters that a member sends about itself, which are stored while it is in the group.
 
 Kafka limits only the request.
 """
 
 
 class HeartbeatRefusal(msgspec.Struct, frozen=True):
-    """Why a request is not done; `message` is for people."""
+    """Why a request is refused; `message` is for people."""
 
     code: ErrorCode
     message: str
@@ -33,7 +33,7 @@ class HeartbeatRefusal(msgspec.Struct, frozen=True):
 
 
 def refuse_invalid(request: ConsumerGroupHeartbeatRequest, version: int) -> HeartbeatRefusal | None:
-    """What is wrong with a request: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; None for nothing."""
+    """Return INVALID_REQUEST or UNSUPPORTED_ASSIGNOR with the reason; None for a valid request."""
     text = _invalid(request, version)
     if text is not None:
         return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, text)

@@ -14,7 +14,7 @@ from steelyard.groups.kafka.groups import TopicsView
 from steelyard.groups.kafka.patterns import Pattern, PatternError
 
 TEXTS_MAX = 5
-"""Maximum topics named in one cause."""
+"""Most topics named in one cause."""
 
 
 class Subscriptions:
@@ -25,7 +25,7 @@ class Subscriptions:
         self._patterns: dict[str, Pattern | None] = {}
         self._matched: dict[str, set[str]] = {}
         self._names: frozenset[str] = frozenset()
-        """The names on which all expressions were tried."""
+        """The topics on which all expressions were tried."""
         self._version: int | None = None
 
     def forget_unused(self, members: Iterable[ConsumerGroupMember]) -> None:
@@ -35,14 +35,17 @@ class Subscriptions:
             del self._patterns[regex], self._matched[regex]
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        """The topics there are that a member subscribes to."""
+        """Return the existing topics to which a member subscribes."""
         wanted = set(member.topics)
         if member.regex is not None:
             wanted |= self._matches(member.regex)
         return frozenset(topic for topic in wanted if self._topics.partitions(topic) > 0)
 
     def partitions(self, members: Iterable[ConsumerGroupMember]) -> dict[str, int]:
-        """The topics there are that any of the members subscribes to, sorted, and how many partitions each has."""
+        """Return the existing topics to which any of the members subscribes.
+
+        Sorted, with their numbers of partitions.
+        """
         wanted: set[str] = set()
         for topics in {member.topics for member in members}:
             wanted.update(topics)
@@ -53,7 +56,7 @@ class Subscriptions:
         return {topic: count for topic, count in counts.items() if count > 0}
 
     def include(self, members: Iterable[ConsumerGroupMember], topic: str) -> bool:
-        """True where one of the members subscribes to the topic, be it there or not."""
+        """Return whether one of the members subscribes to the topic, which need not exist."""
         return any(
             topic in member.topics
             or (member.regex is not None and topic in self._matches(member.regex))
@@ -74,7 +77,7 @@ class Subscriptions:
         try:
             self.learn(regex)
         except PatternError:
-            # Only one stored by another release: those of members were tried before.
+            # Only possible if another release stored it: those of members were tried before.
             self._add(regex, None)
         return self._matched[regex]
 

@@ -1,8 +1,8 @@
 """The target assignment of a group, which all members are to reach.
 
-Computed from the subscriptions and the previous target, not from what members have at present: a
-second change in the middle of a rebalance moves no more than necessary. Source:
-modern/TargetAssignmentBuilder.java.
+It is computed from the subscriptions and the previous target, not from what members have at
+present, so that a second change in the middle of a rebalance moves no more than necessary.
+Source: modern/TargetAssignmentBuilder.java.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from steelyard.groups.kafka.consumer.reconciliation import Partitions
 DEFAULT_ASSIGNOR = "uniform"
 
 ASSIGNORS: dict[str, AssignFunction] = {DEFAULT_ASSIGNOR: uniform.assign, "range": ranges.assign}
-"""group.consumer.assignors. Kafka's range on the server makes runs as the one on the client does."""
+"""The assignors (group.consumer.assignors).
+
+On the server, as on the client, Kafka's range assigns runs of consecutive partitions.
+"""
 
 
 def most_wanted(votes: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""What a member of a group is told, and what it orders: plain data on both sides of `machine.GroupMember`.
+"""The events and effects of `machine.GroupMember`, as plain data.
 
 `turn` numbers what the member waits for. A response to an earlier turn is ignored, because the
 member has moved on.
@@ -23,53 +23,53 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class MemberEvent(msgspec.Struct, frozen=True):
-    """Root of the events."""
+    """Base class of the events."""
 
 
 class Subscribed(MemberEvent, frozen=True):
-    """The topics to read, sorted; from the application, or because the topics that match its pattern changed."""
+    """The topics to read, sorted; from the application, or because those of its pattern changed."""
 
     topics: tuple[str, ...]
     reason: str = "the subscription has changed"
 
 
 class CoordinatorFound(MemberEvent, frozen=True):
-    """Requests can be sent."""
+    """The coordinator is known, and requests can be sent."""
 
 
 class CoordinatorLost(MemberEvent, frozen=True):
-    """Nobody takes requests until `CoordinatorFound`."""
+    """The coordinator is unknown until `CoordinatorFound`."""
 
     reason: str
 
 
 class Prepared(MemberEvent, frozen=True):
-    """`Prepare` is done: these partitions are not held any more."""
+    """`Prepare` is done: these partitions are no longer held."""
 
     released: Partitions
 
 
 class TopicsKnown(MemberEvent, frozen=True):
-    """How many partitions the topics have that `NeedTopics` named; unknown topics are left out."""
+    """The numbers of partitions of the topics in `NeedTopics`, without unknown topics."""
 
     partitions: Mapping[str, int]
 
 
 class TopicsChanged(MemberEvent, frozen=True):
-    """The cluster was looked at again: how many partitions topics have."""
+    """The numbers of partitions of topics after a new look at the cluster."""
 
     partitions: Mapping[str, int]
 
 
 class Answered(MemberEvent, frozen=True):
-    """The coordinator answered an `Ask`."""
+    """The coordinator responded to an `Ask`."""
 
     turn: int
     response: JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
 
 
 class Unanswered(MemberEvent, frozen=True):
-    """An `Ask` got no answer: the connection closed, or the time was over."""
+    """An `Ask` got no response: the connection was closed, or the time was over."""
 
     turn: int
     reason: str
@@ -82,19 +82,19 @@ class Adopted(MemberEvent, frozen=True):
 
 
 class Retried(MemberEvent, frozen=True):
-    """The application has heard of a `Fail`, and polls again."""
+    """The application was told of a `Fail`, and polls again."""
 
 
 class PollBegan(MemberEvent, frozen=True):
-    """The application asks for records, and so is done with those it had."""
+    """The application polls, and so has finished with the records of the last poll."""
 
 
 class PollEnded(MemberEvent, frozen=True):
-    """The application got its records."""
+    """The application received records, or none: the poll has ended."""
 
 
 class CommitRefused(MemberEvent, frozen=True):
-    """The coordinator refused a commit with this code, which says something of the membership."""
+    """The coordinator refused a commit with a code about the membership."""
 
     code: int
 
@@ -106,11 +106,11 @@ class RejoinWanted(MemberEvent, frozen=True):
 
 
 class TimePassed(MemberEvent, frozen=True):
-    """It is `Member.due` or later."""
+    """The time is `GroupMember.due` or later."""
 
 
 class Closing(MemberEvent, frozen=True):
-    """The consumer closes: leave, unless the member is a static one."""
+    """The consumer closes: leave, unless the member is static."""
 
     reason: str
 
@@ -136,11 +136,14 @@ Event = (
 
 
 class MemberEffect(msgspec.Struct, frozen=True):
-    """Root of the effects."""
+    """Base class of the effects."""
 
 
 class Ask(MemberEffect, frozen=True):
-    """Send this to the coordinator. Answered by `Answered` or `Unanswered`, but for a LeaveGroup, which needs no answer."""
+    """Send this to the coordinator.
+
+    `Answered` or `Unanswered` follows, except for a LeaveGroup, which needs no response.
+    """
 
     turn: int
     message: ApiMessage
@@ -148,14 +151,17 @@ class Ask(MemberEffect, frozen=True):
 
 
 class FindCoordinator(MemberEffect, frozen=True):
-    """Ask who the coordinator is; answered by `CoordinatorFound`, some time."""
+    """Find the coordinator; `CoordinatorFound` follows at some time."""
 
     reason: str
 
 
 class Prepare(MemberEffect, frozen=True):
-    """Before the group is joined: commit what is consumed, where `commit`; give up `revoked`; tell the application of
-    them, or that `lost` are another member's already. Then `Prepared`."""
+    """Prepare to join the group; then `Prepared`.
+
+    Commit what is consumed, if `commit`. Give up `revoked`, and tell the application of them, or
+    that `lost` already belong to another member.
+    """
 
     revoked: Partitions
     lost: Partitions
@@ -163,7 +169,7 @@ class Prepare(MemberEffect, frozen=True):
 
 
 class NeedTopics(MemberEffect, frozen=True):
-    """This member leads: look up these topics; answered by `TopicsKnown`."""
+    """Look up these topics, for the leader of the group; `TopicsKnown` follows."""
 
     topics: tuple[str, ...]
 
@@ -176,8 +182,10 @@ class Adopt(MemberEffect, frozen=True):
 
 
 class Fail(MemberEffect, frozen=True):
-    """The group refuses the member for a reason that is no matter of time; the application must know. Then `Retried`,
-    but for FENCED_INSTANCE_ID, which is for good."""
+    """Tell the application that the group refuses the member, for a reason that time does not mend.
+
+    Then `Retried`, except for FENCED_INSTANCE_ID, which is final.
+    """
 
     code: int
     text: str

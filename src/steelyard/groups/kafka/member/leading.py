@@ -26,7 +26,7 @@ class Lead:
     """The leadership of one generation."""
 
     def __init__(self, response: JoinGroupResponse) -> None:
-        """Raises ProtocolError for a member whose metadata cannot be read."""
+        """Take the members in a JoinGroup response. Raises ProtocolError for bad metadata."""
         self._members = _subscribers(response.members)
         self._keeps_shares = response.skip_assignment
         self.topics = tuple(sorted({topic for one in self._members for topic in one.topics}))
@@ -35,7 +35,7 @@ class Lead:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The topics from which the assignments were computed."""
+        """Return the topics from which the assignments were computed."""
         return tuple(self._watched)
 
     def shares(

@@ -59,7 +59,7 @@ from steelyard.wire.kafka.messages.groups import (
 
 
 class GroupMember:
-    """See the module's text. `handle` takes an event in and gives the orders out."""
+    """A member of a group. `handle` takes an event and returns the effects."""
 
     def __init__(self, settings: Settings) -> None:
         self.state = MEMBERS.move(None, Move.MADE)
@@ -88,12 +88,12 @@ class GroupMember:
 
     @property
     def owned(self) -> events.Partitions:
-        """The partitions that the application holds."""
+        """Return the partitions that the application holds."""
         return self._share.owned
 
     @property
     def due(self) -> int | None:
-        """When the member wants to hear `TimePassed`."""
+        """Return when the member needs `TimePassed`."""
         if self.state is ClientMemberState.READY and self._coordinator and not self._refused:
             return self._retry_at
         if self.generation >= 0 and self.state in BEATING:
@@ -102,7 +102,7 @@ class GroupMember:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The topics whose partitions the leader watches: those of all members."""
+        """Return the topics whose partitions the leader watches: those of all members."""
         return () if self._lead is None else self._lead.watched
 
     def check(self) -> None:
@@ -269,7 +269,7 @@ class GroupMember:
             return
         self.generation = response.generation_id
         self.protocol = response.protocol_name or ""
-        if not self._rejoin:  # otherwise it is the reason to join once more
+        if not self._rejoin:  # otherwise it is the reason for the next JoinGroup
             self._reason = ""
         self.leads = response.leader == response.member_id
         self._heartbeats.alive(now)

@@ -1,6 +1,7 @@
-"""What a member says to its coordinator, and to the group's leader through it.
+"""The requests of a member to its coordinator, and its metadata for the group's leader.
 
-Source: AbstractCoordinator.java (sendJoinGroupRequest, ...), ConsumerCoordinator.java (metadata), ConsumerProtocol.java.
+Source: AbstractCoordinator.java (sendJoinGroupRequest, ...), ConsumerCoordinator.java (metadata),
+ConsumerProtocol.java.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 REASON_MAX = 255
-"""Characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""
+"""Most characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""
 
 
 def join_group(
@@ -53,9 +54,9 @@ def join_group(
 def _protocols(
     settings: Settings, generation: int, topics: Sequence[str], share: Share
 ) -> tuple[JoinGroupRequestProtocol, ...]:
-    """What a member says of itself, once for each assignor that it knows.
+    """Return a member's metadata, once for each assignor that it supports.
 
-    Where its last SyncGroup failed, what it was given last is older than `generation`.
+    After a failed SyncGroup, its last assignment is older than `generation`.
     """
     owned = by_topic(share.owned)
     return tuple(
@@ -82,7 +83,7 @@ def sync_group(
     protocol: str,
     shares: Sequence[SyncGroupRequestAssignment],
 ) -> SyncGroupRequest:
-    """`shares`: of all members, from their leader; empty from the others."""
+    """Return a SyncGroup. `shares`: of all members, from their leader; empty from the others."""
     return SyncGroupRequest(
         settings.group, generation, member_id, settings.instance, PROTOCOL_TYPE, protocol, shares
     )
@@ -98,6 +99,6 @@ def leave_group(settings: Settings, member_id: str, reason: str) -> LeaveGroupRe
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Partitions as they go over the wire: sorted, and by topic."""
+    """Return partitions as in messages: sorted, and grouped by topic."""
     grouped = numbers_by_topic(sorted(partitions))
     return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in grouped.items())

@@ -96,10 +96,10 @@ MEMBERS: Machine[ClientMemberState, Move] = Machine(
 )
 
 ASKING = (ClientMemberState.JOINING, ClientMemberState.SYNCING)
-"""In these a request of the rebalance is under way."""
+"""States in which a request of the rebalance is in flight."""
 
 BEATING = (ClientMemberState.PREPARING, ClientMemberState.ADOPTING, ClientMemberState.STABLE)
-"""In these the coordinator wants heartbeats of a member."""
+"""States in which the coordinator expects heartbeats of a member."""
 
 
 class Settings(msgspec.Struct, frozen=True):
