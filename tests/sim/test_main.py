@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
 
+import psutil
 import pytest
+from tests.waiting import until
 
 from steelyard.errors import ConfigError
 from steelyard.sim import __main__ as command
 from steelyard.sim.run import RunOutcome
 from steelyard.sim.scenario import Scenario
+
+
+def swarm(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    failing: int,
+    last: int | None = None,
+    then: signal.Signals = signal.SIGINT,
+) -> None:
+    """Seeds that take no time. A signal comes after the `last`; 0: before the first."""
+
+    def run_seeds(seeds: range, processes: int | None) -> Generator[RunOutcome, None, None]:
+        keys = ("messages", "acknowledged", "duplicates", "faults", "rebalances", "virtual_ms")
+        if last == 0:
+            os.kill(os.getpid(), then)
+        for seed in seeds:
+            yield RunOutcome(
+                scenario=Scenario(name=f"seed {seed}", seed=seed),
+                digest="0" * 64,
+                failure="it broke" if seed == failing else None,
+                counts=dict.fromkeys(keys, 0),
+            )
+            if seed == last:
+                os.kill(os.getpid(), then)
+
+    monkeypatch.setattr(command, "run_seeds", run_seeds)
 
 
 def test_a_commit_draws_the_same_seeds_every_time_and_others_other_seeds() -> None:
@@ -30,18 +63,7 @@ def test_of_fresh_seeds_only_failures_are_told_with_commit_and_replay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = command.fresh("1a2b", 5)[3]
-
-    def run_seeds(seeds: Iterable[int], processes: int | None) -> Iterator[RunOutcome]:
-        keys = ("messages", "acknowledged", "duplicates", "faults", "rebalances", "virtual_ms")
-        for seed in seeds:
-            yield RunOutcome(
-                scenario=Scenario(name=f"seed {seed}", seed=seed),
-                digest="0" * 64,
-                failure="it broke" if seed == bad else None,
-                counts=dict.fromkeys(keys, 0),
-            )
-
-    monkeypatch.setattr(command, "run_seeds", run_seeds)
+    swarm(monkeypatch, failing=bad)
     assert command.main(["--fresh", "5", "--commit", "1a2b"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 4
@@ -49,3 +71,61 @@ def test_of_fresh_seeds_only_failures_are_told_with_commit_and_replay(
     assert told[2] == f"replay: python -m steelyard.sim --seed {bad} --trace (at commit 1a2b)"
     assert told[3].startswith(f"5 seeds from {bad - 3} at commit 1a2b, 1 failed")
     assert command.main(["--fresh", "3", "--commit", "1a2b"]) == 0
+
+
+def test_a_quiet_swarm_says_every_1000_seeds_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    swarm(monkeypatch, failing=1_500)
+    assert command.main(["--seeds", "1..3000", "--quiet"]) == 1
+    told = capsys.readouterr()
+    assert [re.sub(r"[\d.]+ seeds/s", "N seeds/s", line) for line in told.err.splitlines()] == [
+        "1000 of 3000 seeds, 0 failed, N seeds/s",
+        "2000 of 3000 seeds, 1 failed, N seeds/s",
+    ]
+    assert told.out.splitlines()[-1].startswith("3000 seeds from 1, 1 failed, ")
+    assert command.main(["--seeds", "1..1499"]) == 0
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_swarm_with_what_it_has_done(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
+) -> None:
+    former = signal.getsignal(number)
+    for last, done in ((0, "0 of 10 seeds, 0 failed, "), (9, "7 of 10 seeds (3..9), 1 failed, ")):
+        swarm(monkeypatch, failing=5, last=last, then=number)
+        assert command.main(["--seeds", "3..12", "--quiet"]) == code
+        line = capsys.readouterr().out.splitlines()[-1]
+        assert line.startswith(f"stopped by {number.name} after {done}")
+    assert signal.getsignal(number) is former
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_all_processes_ends_a_swarm_in_one_line(
+    number: signal.Signals, code: int
+) -> None:
+    """As a terminal's Ctrl-C goes to all; also while the processes are being started."""
+    options = ["--seeds", "1..100000", "--quiet", "--processes", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steelyard.sim", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    workers: list[psutil.Process] = []
+
+    def has_workers() -> bool:
+        workers[:] = psutil.Process(process.pid).children()
+        return len(workers) == 3  # the third is Python's, which looks after what they share
+
+    until(has_workers, "the processes are started")
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (code, "")
+    assert re.fullmatch(rf"stopped by {number.name} after \d+ of 100000 seeds.*\n", out)
+    until(lambda: not any(worker.is_running() for worker in workers), "no process is left")

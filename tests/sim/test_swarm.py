@@ -1,5 +1,6 @@
 """30 seeds: the nodes keep every rule under whatever the seeds draw."""
 
+import multiprocessing
 from collections.abc import Iterator
 
 import pytest
@@ -21,7 +22,7 @@ def outcomes() -> Iterator[Iterator[RunOutcome]]:
     """All seeds, in order; they are run while the tests ask for them."""
     running = run_seeds(RUN)
     yield running
-    running.close()  # type: ignore[attr-defined]  # a generator
+    running.close()
 
 
 @pytest.mark.parametrize("first", RUN[::BLOCK])
@@ -33,6 +34,27 @@ def test_seeds(first: int, outcomes: Iterator[RunOutcome]) -> None:
         if outcome.failure is not None:
             failures.append(failure(outcome, f"--seed {seed}"))
     assert not failures, "\n".join(failures)
+
+
+def test_outcomes_come_in_order_and_closing_ends_the_processes() -> None:
+    others = set(multiprocessing.active_children())
+    running = run_seeds(RUN, 2)
+    assert [next(running).scenario.seed for _ in range(3)] == [1, 2, 3]
+    processes = set(multiprocessing.active_children()) - others
+    assert len(processes) == 2
+    running.close()
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_a_process_that_ends_by_itself_is_missed() -> None:
+    others = set(multiprocessing.active_children())
+    running = run_seeds(RUN, 2)
+    assert next(running).scenario.seed == 1
+    first, second = set(multiprocessing.active_children()) - others
+    first.kill()
+    with pytest.raises(RuntimeError, match=r"the process of seed \d+ ended by itself"):
+        list(running)
+    assert not second.is_alive()
 
 
 def test_the_seeds_draw_every_fault_and_every_size() -> None:

@@ -5,7 +5,8 @@
     python -m steelyard.sim --fresh 2000 --commit 1a2b3c4d5e6f
     python -m steelyard.sim --scenario scenarios/kill_broker.toml
 
-Exit code 1 when a rule was broken, 2 when the arguments are wrong.
+Exit code 1 when a rule was broken, 2 when the arguments are wrong, 130 and 143 when SIGINT (Ctrl-C)
+or SIGTERM ended several seeds early.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import FrameType
 
 from steelyard.errors import ConfigError
 from steelyard.sim.run import RunOutcome, run
@@ -24,6 +28,10 @@ from steelyard.sim.scenario import Scenario, dump, load
 from steelyard.sim.swarm import draw, run_seeds, shrink
 
 SEEDS_MAX = 1_000_000
+
+PROGRESS_SEEDS = 1_000
+"""With --quiet, a line says after so many seeds how far it is."""
+
 TAIL_LINES = 60
 
 FRESH_FIRST = 10_000_000
@@ -50,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--show", action="store_true", help="print the scenario as TOML, run nothing"
     )
     parser.add_argument("--commit", default="", help="commit of the sources; failures name it")
-    parser.add_argument("--quiet", action="store_true", help="with --seeds: print failures only")
+    parser.add_argument(
+        "--quiet", action="store_true", help="with --seeds: print failures, and progress"
+    )
     parser.add_argument(
         "--processes", type=int, help="for --seeds and --fresh; default: one per core"
     )
@@ -122,22 +132,53 @@ def _kind(text: str | None) -> str | None:
 
 def _swarm(seeds: range, processes: int | None, commit: str, *, quiet: bool) -> int:
     began = time.perf_counter()
-    failed = virtual_ms = 0
-    for outcome in run_seeds(seeds, processes):
-        virtual_ms += outcome.counts["virtual_ms"]
-        if outcome.failure is not None or not quiet:
-            print(summary(outcome), flush=True)
-        if outcome.failure is not None:
-            failed += 1
-            at = f" (at commit {commit})" if commit else ""
-            print(failure(outcome, f"--seed {outcome.scenario.seed}") + at, flush=True)
+    done = failed = virtual_ms = 0
+    stopped_by: signal.Signals | None = None
+    try:
+        with _signals_interrupt(), closing(run_seeds(seeds, processes)) as outcomes:
+            for outcome in outcomes:
+                done += 1
+                virtual_ms += outcome.counts["virtual_ms"]
+                if outcome.failure is not None or not quiet:
+                    print(summary(outcome), flush=True)
+                if outcome.failure is not None:
+                    failed += 1
+                    at = f" (at commit {commit})" if commit else ""
+                    print(failure(outcome, f"--seed {outcome.scenario.seed}") + at, flush=True)
+                if quiet and done % PROGRESS_SEEDS == 0 and done < len(seeds):
+                    speed = done / (time.perf_counter() - began)
+                    text = f"{done} of {len(seeds)} seeds, {failed} failed, {speed:.1f} seeds/s"
+                    print(text, file=sys.stderr, flush=True)
+    except KeyboardInterrupt as interrupt:
+        stopped_by = interrupt.args[0]
     took = time.perf_counter() - began
+    what = f"{done} seeds from {seeds[0]}"
+    if stopped_by is not None:
+        finished = f" ({seeds[0]}..{seeds[done - 1]})" if done else ""
+        what = f"stopped by {stopped_by.name} after {done} of {len(seeds)} seeds{finished}"
     print(
-        f"{len(seeds)} seeds from {seeds[0]}{f' at commit {commit}' if commit else ''}, {failed}"
-        f" failed, {len(seeds) / took:.1f} seeds/s,"
-        f" {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
+        f"{what}{f' at commit {commit}' if commit else ''}, {failed} failed,"
+        f" {done / took:.1f} seeds/s, {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
     )
-    return 1 if failed else 0
+    return 128 + stopped_by if stopped_by is not None else int(failed > 0)
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGINT or SIGTERM raises a KeyboardInterrupt with its number; further ones do nothing."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt(signal.Signals(number))
+
+    former = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def summary(outcome: RunOutcome) -> str:

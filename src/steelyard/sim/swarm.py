@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import get_context
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec.structs import replace
 
@@ -284,14 +288,71 @@ def run_seed(seed: int) -> RunOutcome:
     return replace(run(draw(seed), check_every=CHECK_EVERY), ledger=())
 
 
-def run_seeds(seeds: Iterable[int], processes: int | None = None) -> Iterator[RunOutcome]:
-    """Outcomes in the order of the seeds; in several processes, as a run uses one core."""
-    processes = processes or os.cpu_count() or 1
-    if processes == 1:
+def run_seeds(seeds: range, processes: int | None = None) -> Generator[RunOutcome, None, None]:
+    """Outcomes in the order of the seeds; in several processes, as a run uses one core.
+
+    Closing the generator ends the processes, whatever they are doing. Raises RuntimeError if one
+    ends by itself.
+    """
+    processes = min(processes or os.cpu_count() or 1, len(seeds))
+    if processes <= 1:
         yield from map(run_seed, seeds)
         return
-    with get_context("spawn").Pool(processes, _loaded) as pool:
-        yield from pool.imap(run_seed, seeds)
+    workers: dict[Connection, BaseProcess] = {}
+    running: dict[Connection, int] = {}
+    done: dict[int, RunOutcome] = {}
+    rest = iter(seeds)
+
+    def give(link: Connection) -> None:
+        if (seed := next(rest, None)) is not None:
+            running[link] = seed
+            link.send(seed)
+
+    try:
+        for _ in range(processes):
+            link, process = _start_worker()
+            workers[link] = process
+            give(link)
+        for seed in seeds:
+            while seed not in done:
+                for ready in wait(workers):
+                    link = cast("Connection", ready)
+                    done[running[link]] = link.recv()
+                    give(link)
+            yield done.pop(seed)
+    except (EOFError, ConnectionError):
+        raise RuntimeError(f"the process of seed {running[link]} ended by itself") from None
+    finally:
+        for link, process in workers.items():
+            process.kill()
+            process.join()
+            link.close()
+
+
+def _start_worker() -> tuple[Connection, BaseProcess]:
+    """Start a process that does not get Ctrl-C, which is for the swarm, not even while it loads.
+
+    It inherits the mask of signals; locks and queues that a killed process may hold are not shared.
+    """
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,), daemon=True)
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+    theirs.close()
+    return ours, process
+
+
+def _work(link: Connection) -> None:
+    """Run the seeds that come over the link, until it is closed."""
+    _loaded()
+    with suppress(EOFError, ConnectionError):  # the swarm was killed
+        while True:
+            link.send(run_seed(link.recv()))
 
 
 def _loaded() -> None:
