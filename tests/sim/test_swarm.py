@@ -1,7 +1,7 @@
 """30 seeds: the nodes keep every rule under whatever the seeds draw."""
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -14,26 +14,61 @@ from steelyard.sim.swarm import draw, run_seeds, shrink
 SEEDS = range(1, 201)
 RUN = SEEDS[:30]
 """These are run here; `./dev seeds` runs others, drawn from the commit."""
-BLOCK = 10
+
+
+class Outcomes:
+    """Those of one seed after the other; they are run ahead while tests ask for them in order."""
+
+    def __init__(self, run: Callable[[range], Generator[RunOutcome, None, None]]) -> None:
+        self._run = run
+        self._running = run(RUN[:0])
+        self._next: int | None = None
+
+    def of(self, seed: int) -> RunOutcome:
+        """Begin anew at this seed if the one before was not asked for or did not end in time."""
+        if self._next != seed:
+            self.close()
+            self._running = self._run(range(seed, RUN.stop))
+        self._next = None
+        outcome = next(self._running)
+        self._next = seed + 1
+        return outcome
+
+    def close(self) -> None:
+        self._running.close()
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[Iterator[RunOutcome]]:
-    """All seeds, in order; they are run while the tests ask for them."""
-    running = run_seeds(RUN)
-    yield running
-    running.close()
+def outcomes() -> Iterator[Outcomes]:
+    outcomes = Outcomes(run_seeds)
+    yield outcomes
+    outcomes.close()
 
 
-@pytest.mark.parametrize("first", RUN[::BLOCK])
-def test_seeds(first: int, outcomes: Iterator[RunOutcome]) -> None:
-    failures = []
-    for seed in range(first, first + BLOCK):
-        outcome = next(outcomes)
-        assert outcome.scenario.seed == seed
-        if outcome.failure is not None:
-            failures.append(failure(outcome, f"--seed {seed}"))
-    assert not failures, "\n".join(failures)
+@pytest.mark.parametrize("seed", RUN)
+def test_seeds(seed: int, outcomes: Outcomes) -> None:
+    outcome = outcomes.of(seed)
+    assert outcome.scenario.seed == seed
+    assert outcome.failure is None, failure(outcome, f"--seed {seed}")
+
+
+def test_a_seed_that_takes_too_long_fails_alone() -> None:
+    """1. A time-out ends the test of a seed. 2. The tests of later seeds have their outcomes."""
+    begun = []
+
+    def run(seeds: range) -> Generator[RunOutcome, None, None]:
+        for seed in seeds:
+            begun.append(seed)
+            if seed == 2:
+                raise TimeoutError
+            yield RunOutcome(scenario=Scenario(seed=seed), digest="", failure=None, counts={})
+
+    outcomes = Outcomes(run)
+    assert outcomes.of(1).scenario.seed == 1
+    with pytest.raises(TimeoutError):
+        outcomes.of(2)
+    assert [outcomes.of(seed).scenario.seed for seed in (3, 4, 5)] == [3, 4, 5]
+    assert begun == [1, 2, 3, 4, 5]
 
 
 def test_outcomes_come_in_order_and_closing_ends_the_processes() -> None:
