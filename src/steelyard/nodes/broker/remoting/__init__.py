@@ -1,1 +1,1 @@
-"""Requests of RocketMQ clients and tools, put together in `service`."""
+"""Requests of RocketMQ's clients and tools; `service` combines the modules."""

@@ -1,16 +1,18 @@
-"""Operators' requests: topics, groups, the broker itself. `progress` has how far groups have come.
+"""Operators' requests about topics, groups and the broker itself, except those in `progress`.
 
 | code | request | answer |
 |---|---|---|
 | 17, 18, 215 | create or change one topic, several, delete one | when the nameservers know |
-| 21, 201 | all topics, all groups that were configured | in one piece; 5.x asks by pages and takes it |
-| 351 | one topic's configuration | 17 where there is none; without 5.x's mapping of static topics |
-| 26, 28 | settings as properties, figures of the running broker | 28: what clusterList and brokerStatus print |
+| 21, 201 | all topics, all groups that were configured | in one piece, which 5.x accepts |
+| 351 | one topic's configuration | 17 if it does not exist; no mapping of static topics |
+| 26, 28 | settings as properties, figures of the running broker | |
 | 200, 225, 207 | configure a group, several, forget one (and its offsets) | |
-| 202 | how far each queue of a topic reaches | 17 where there is none |
+| 202 | how far each queue of a topic reaches | 17 if it does not exist |
 | 305 | topics of the system | |
 
-Topic attributes are kept, as the Kafka listener needs them (18). Ignored: those of 17, permissions of the whole broker.
+clusterList and brokerStatus print the figures (28). 5.x asks for 21 and 201 by pages. Topic
+attributes are kept, because the Kafka listener needs them (18). Ignored: the attributes in 17,
+permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
@@ -49,11 +51,11 @@ VERSION_NAME = "V4_9_8"
 
 
 STEP_QUEUES = 500
-"""Queues that are looked at in one step of some 4 ms."""
+"""Queues examined in one step of some 4 ms."""
 
 
 class AdminHandlers:
-    """The handlers of the codes above."""
+    """Handlers of the requests above."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class AdminHandlers:
         return self._registration.answer_when_known(request, request.reply(), effects)
 
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
-        """Who changes a topic and names no attributes does not mean to take those of the Kafka listener away."""
+        """Keep the known attributes if a change names none: they are the Kafka listener's."""
         known = self._topics.get(config.topic_name)
         if known is None or config.attributes:
             return config
@@ -139,8 +141,11 @@ class AdminHandlers:
         return self._registration.answer_when_known(request, request.reply(), effects)
 
     def delete(self, topic: str, now: int, effects: list[Effect]) -> None:
-        """Delete a topic with its messages and offsets, and tell the nameservers. Raises StorageError."""
-        # The settings go last: where the disk fails on the way, it can be repeated.
+        """Delete a topic with its messages and offsets, and tell the nameservers.
+
+        Raises StorageError.
+        """
+        # The settings are deleted last, so that the request can be repeated if the disk fails.
         self._store.delete_topic(topic)
         self._committed.delete_topic(topic)
         self._topics.delete(topic, now)
@@ -231,7 +236,8 @@ class AdminHandlers:
             "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
             "maxMessageSize": str(config.store.message_bytes_max),
             "namesrvAddr": ";".join(config.nameservers),
-            "resetOffsetOfOneQueue": "true",  # ours: 222 takes queueId and offset, which 4.9 does not
+            # Steelyard's own: 222 accepts queueId and offset, unlike that of 4.9.
+            "resetOffsetOfOneQueue": "true",
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         version = _version_text(self._topics.version)
@@ -279,7 +285,7 @@ class AdminHandlers:
         return request.reply(body=fastjson.write(KVTable(table)))
 
     def _earliest(self) -> int:
-        """Store time of the oldest message of all queues, -1 without any."""
+        """Return the store time of the oldest message of all queues, -1 without any."""
         oldest = [
             log.stored_at(log.min_offset)
             for topic in self._topics.all()

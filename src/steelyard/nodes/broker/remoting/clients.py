@@ -1,16 +1,17 @@
-"""Heartbeats and what follows from them: membership, notifications, locks.
+"""Heartbeats and what depends on them: membership, notifications, locks.
 
 | code | request | answer |
 |---|---|---|
-| 34 | heartbeat of a client with all its groups | makes `%RETRY%group`; notifies (40) groups that changed |
+| 34 | heartbeat of a client with all its groups | creates `%RETRY%group`; notifies (40) groups |
 | 35 | a client leaves a group | notifies the group |
-| 38 | the members of a group | 1 where there are none |
+| 38 | the members of a group | 1 if there are none |
 | 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
-| 203, 204 | the connections of a consumer, producer group | 206, 1 where there are none |
+| 203, 204 | the connections of a consumer, producer group | 206, 1 if there are none |
 
-Differences from RocketMQ: see `groups.remoting.registry`.
-Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java,
-broker/client/net/Broker2Client.java.
+A heartbeat notifies those groups that changed. Differences from RocketMQ: see
+`groups.remoting.registry`.
+Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
+AdminBrokerProcessor.java, broker/client/net/Broker2Client.java.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ from steelyard.wire.remoting.names import retry_topic
 
 CLIENT_ID_CHARACTERS_MAX = 255
 SUBSCRIPTIONS_MAX = 1_000
-"""Most topics of one member."""
+"""Maximum topics of one member."""
 HEARTBEAT_SUBSCRIPTIONS_MAX = 10_000
-"""Most topics of all members in one heartbeat, some 40 ms of work."""
+"""Maximum topics of all members in one heartbeat, some 40 ms of work."""
 
 LOCKED_AT_ONCE = 1_000
 """A request for the locks of more queues is read, granted and answered in three steps."""
 
 
 class Clients:
-    """See the module's text."""
+    """The clients of this broker; see the module docstring."""
 
     def __init__(self, parts: Parts, groups: SubscriptionGroups, pulls: Pulls) -> None:
         self._config = parts.config
@@ -116,26 +117,26 @@ class Clients:
                 request.peer.link, header.client_id, header.consumer_group
             )
             if change is not None:
-                # The client is gone for good. Java unlocks before this (42), other clients leave their locks behind,
-                # and nobody could read those queues for a minute. A connection that is lost frees nothing: its client
-                # may be at work still.
+                # The client has left for good. Java clients unlock (42) before this; others leave
+                # their locks behind, and nobody could read those queues for a minute. A lost
+                # connection unlocks nothing, because its client may still be at work.
                 self._locks.unlock_all(header.consumer_group, header.client_id)
                 self._announce((change,), now, effects)
         return request.reply()
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """A client's connection is gone."""
+        """Handle the closed link of a client."""
         self._announce(self._registry.closed(link), now, effects)
 
     def scan(self, now: int, effects: list[Effect]) -> None:
-        """Drop clients that fell silent and lapsed locks."""
+        """Drop silent clients and expired locks."""
         changes, links = self._registry.expire(now - self._config.client_expiry_ms)
         effects.extend(Hang(link, "no heartbeat for too long") for link in links)
         self._announce(changes, now, effects)
         self._locks.expire(now)
 
     def _announce(self, changes: Iterable[GroupChange], now: int, effects: list[Effect]) -> None:
-        """Note the changes in the ledger and notify the members that are left."""
+        """Record the changes in the ledger and notify the members that are left."""
         for change in changes:
             self._ledger.changed(change, now)
             if not self._groups.get(change.group).notify_consumer_ids_changed_enable:
@@ -212,7 +213,10 @@ class Clients:
 
     @serves(RequestCode.UNLOCK_BATCH_MQ)
     def unlock(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
+        """Unlock queues, and end the member's waiting pulls of them.
+
+        Messages that answered those pulls later would be wasted.
+        """
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         for queue in body.mq_set:
@@ -227,7 +231,7 @@ class Clients:
 
 
 def _check_heartbeat(body: HeartbeatData) -> None:
-    """Raise ProtocolError before anything is changed."""
+    """Raise ProtocolError for an invalid heartbeat, before anything is changed."""
     if not 0 < len(body.client_id) <= CLIENT_ID_CHARACTERS_MAX:
         raise ProtocolError(f"a client id has 1 to {CLIENT_ID_CHARACTERS_MAX} characters")
     total = sum(len(data.subscription_data_set) for data in body.consumer_data_set)

@@ -1,7 +1,7 @@
-"""Settings of consumer groups, kept in the table `groups`, one JSON `SubscriptionGroupConfig` per name.
+"""Settings of consumer groups: the table `groups`, with one JSON `SubscriptionGroupConfig` each.
 
-A group that nobody configured gets RocketMQ's defaults at first sight (autoCreateSubscriptionGroup).
-Only what an operator set is stored: defaults cost nothing, and a peer that makes names up fills no disk.
+A group that nobody has configured has RocketMQ's defaults (autoCreateSubscriptionGroup). Only what
+an operator has set is stored: defaults cost nothing, and a peer that invents names fills no disk.
 Source: broker/subscription/SubscriptionGroupManager.java.
 """
 
@@ -19,7 +19,7 @@ GROUPS_MAX = 100_000
 
 
 class SubscriptionGroups:
-    """See the module's text."""
+    """The settings of all groups; see the module docstring."""
 
     def __init__(self, table: Table, now: int) -> None:
         self._table = table
@@ -29,11 +29,11 @@ class SubscriptionGroups:
         self.version = DataVersion(now, 0)
 
     def get(self, group: str) -> SubscriptionGroupConfig:
-        """The group's settings, or the defaults; any name will do."""
+        """Return the group's settings, or the defaults; accepts any name."""
         return self._configs.get(group) or SubscriptionGroupConfig(group)
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
-        """Those that were set; a copy."""
+        """Return a copy of the settings that operators have set."""
         return dict(self._configs)
 
     def put(self, config: SubscriptionGroupConfig, now: int) -> None:
@@ -46,7 +46,7 @@ class SubscriptionGroups:
         self.version = DataVersion(now, self.version.counter + 1)
 
     def delete(self, group: str, now: int) -> None:
-        """Back to the defaults."""
+        """Reset a group to the defaults."""
         if group in self._configs:
             self._table.delete(group)
             del self._configs[group]

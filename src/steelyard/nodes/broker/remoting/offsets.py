@@ -1,16 +1,16 @@
-"""How far groups have come, and how far queues reach.
+"""Offsets: how far groups have come, and how far queues reach.
 
 | code | request | answer |
 |---|---|---|
-| 14 | committed offset of a group | see `_query`; 22 where there is none |
-| 15 | commit an offset, mostly one-way | 17 for an unknown topic, 29 for a queue that is not there |
+| 14 | committed offset of a group | see `query`; 22 if there is none |
+| 15 | commit an offset, mostly one-way | 17 for an unknown topic, 29 for a missing queue |
 | 29 | first offset stored at or after a time | |
 | 30, 31 | one past the last offset, the first offset | 0 for a queue without messages |
 | 32 | when the first message was stored | -1 for a queue without messages |
-| 33 | one message by its address | 1 where there is none |
+| 33 | one message by its address | 1 if there is none |
 
-Committed offsets live in the table `offsets`, `group@topic@queue` to the offset in decimal, written
-when a commit moves one. An offset may move back: that is how operators reset a group.
+Committed offsets are stored in the table `offsets`, from `group@topic@queue` to the offset in
+decimal, whenever a commit moves one. An offset may move back: that is how operators reset a group.
 Source: broker/processor/ConsumerManageProcessor.java, broker/offset/ConsumerOffsetManager.java.
 """
 
@@ -29,18 +29,21 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.headers import UpdateConsumerOffsetRequestHeader
 
 OFFSETS_MAX = 1_000_000
-"""Most (group, topic, queue) with a committed offset."""
+"""Maximum of committed offsets, one for each group, topic and queue."""
 
 YOUNG_LOG_BYTES = 1 << 30
-"""A queue whose first message is no further back than this is young: groups new to it start at its beginning.
-RocketMQ asks whether the message is in memory, by default 40 % of the machine's (checkInMemByConsumeOffset)."""
+"""Maximum size of a young queue: groups new to it start at its beginning.
+
+RocketMQ asks whether the message is in memory, by default 40 % of the machine's
+(checkInMemByConsumeOffset).
+"""
 
 Queue = tuple[str, int]
 """Topic and queue id."""
 
 
 class CommittedOffsets:
-    """The committed offsets of all groups, durable."""
+    """The committed offsets of all groups, stored on the disk."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -56,7 +59,10 @@ class CommittedOffsets:
         return None if offsets is None else offsets.get((topic, queue_id))
 
     def put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Store an offset; whether it moved. Raises ProtocolError where there is no room, StorageError."""
+        """Store an offset; return whether it moved.
+
+        Raises ProtocolError for an invalid group or too many offsets, StorageError.
+        """
         offsets = self._groups.get(group)
         if offsets is None:
             check_group(group)
@@ -73,15 +79,15 @@ class CommittedOffsets:
         return True
 
     def of_group(self, group: str) -> dict[Queue, int]:
-        """All offsets of a group; a copy."""
+        """Return a copy of all offsets of a group."""
         return dict(self._groups.get(group, {}))
 
     def groups(self) -> list[str]:
-        """Groups that committed an offset, sorted."""
+        """Return the groups that have committed an offset, sorted."""
         return sorted(self._groups)
 
     def groups_of(self, topic: str) -> set[str]:
-        """Groups that committed an offset of the topic."""
+        """Return the groups that have committed an offset of the topic."""
         return {
             group
             for group, offsets in self._groups.items()
@@ -113,7 +119,7 @@ class CommittedOffsets:
 
 
 class OffsetHandlers:
-    """The handlers of the codes above."""
+    """Handlers of the requests above."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
         self._topics = parts.topics
@@ -124,10 +130,10 @@ class OffsetHandlers:
 
     @serves(RequestCode.QUERY_CONSUMER_OFFSET)
     def query(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
+        """Return the committed offset; without one, 0 in a young queue, else 22.
 
-        An empty queue is young, as in 4.9 (5.x gives 22, and the client may then miss what is stored before it
-        asks for the end).
+        It is also 22 if the peer does not want the 0. An empty queue is young, as in 4.9. (5.x
+        gives 22, and the client may then miss what is stored before it asks for the end.)
         """
         header = request.header(headers.QueryConsumerOffsetRequestHeader)
         offset = self._committed.get(header.consumer_group, header.topic, header.queue_id)
@@ -145,7 +151,7 @@ class OffsetHandlers:
     def commit(
         self, request: RemotingRequest, header: UpdateConsumerOffsetRequestHeader, now: int
     ) -> Command:
-        """15, which `pull` receives."""
+        """Handle 15 for `pull`, which receives it."""
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"Topic {header.topic} not exist!"
@@ -221,5 +227,5 @@ class OffsetHandlers:
 
 
 def _young(log: Log) -> bool:
-    """The queue has lost no message yet, and its first is not far behind the last."""
+    """Return whether the queue has lost no message yet and is small."""
     return log.min_offset == 0 and log.size() <= YOUNG_LOG_BYTES

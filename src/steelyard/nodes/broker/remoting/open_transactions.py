@@ -1,17 +1,19 @@
-"""Which transactions are open, and when their producers are to be asked.
+"""Which transactions are open, and when their producers are to be asked about them.
 
-A transaction is known by the offset of its half message in the half topic. An open one is either
+A transaction is identified by the offset of its half message in the half topic. An open one is
 
-- fresh: begun, and not asked after yet; the half topic itself remembers it, or
-- kept: it has a row in the table `transactions`, `offset` to `checks ask_at`: how often its producer was asked, and when
-  it is to be asked next.
+- fresh: begun, and its producer was not asked yet; only the half topic itself records it, or
+- kept: it has a row in the table `transactions`, from `offset` to `checks ask_at`: how often its
+  producer was asked, and when it is to be asked next.
 
-Besides the rows the table has `half` and `op`: every half message from the offset `half` on is open unless an operation
-from the offset `op` on ends it, and no operation before `op` ends one of those. Below `half` only the rows are open. So
-a restart reads no more of the two topics than a few seconds have written.
+Besides the rows, the table has `half` and `op`: every half message from the offset `half` on is
+open unless an operation from the offset `op` on ends it, and no operation before `op` ends one of
+those. Below `half` only the rows are open. So a restart reads no more of the two topics than a few
+seconds have written.
 
-A row of what has ended is deleted with the next write, which also moves `half` and `op`: until then the operation that
-ended it is found from `op` on. Within a write rows come first, for a kill keeps a prefix.
+The row of a transaction that has ended is deleted with the next write, which also advances `half`
+and `op`: until then the operation that ended it is found from `op` on. Within a write the rows come
+first, because a crash may leave only the first part of it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ SLOT_MS = 100
 """Times to ask are rounded up to this, so that many transactions share a timer and a write."""
 
 _STALE_MAX = 1_000
-"""Entries of ended transactions that the queue of times may hold besides as many as are open."""
+"""Limit of stale entries in the queue of times, in addition to the number of open transactions."""
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """What the table knows of an open transaction."""
+    """The row of an open transaction."""
 
     offset: int
     checks: int
@@ -42,15 +44,15 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTransactions:
-    """See the module's text. `count_max`: more are not begun."""
+    """The open transactions; see the module docstring. `count_max`: when they are `full`."""
 
     def __init__(self, table: Table, count_max: int) -> None:
         self._table = table
         self._count_max = count_max
         self._fresh: dict[int, int] = {}
-        """Offset, ascending -> the first operation that can end it."""
+        """By offset, ascending: the first operation that can end the transaction."""
         self._kept: dict[int, int] = {}
-        """Offset -> how often its producer was asked."""
+        """By offset: how often the producer was asked."""
         self._times: list[tuple[int, int]] = []
         """A heap of (when to ask, offset), with some that have ended."""
         self._ended: list[int] = []
@@ -75,24 +77,24 @@ class OpenTransactions:
 
     @property
     def next_at(self) -> int | None:
-        """When to ask next; None where there is nobody to ask. May be for one that has ended."""
+        """When to ask next, None if there is nobody to ask; may be for one that has ended."""
         return self._times[0][0] if self._times else None
 
     def checks(self, offset: int) -> int:
-        """How often the producer was asked."""
+        """Return how often the producer was asked."""
         return self._kept.get(offset, 0)
 
     def kept(self) -> list[int]:
-        """The offsets of those that have a row."""
+        """Return the offsets of the transactions that have a row."""
         return list(self._kept)
 
     def begin(self, offset: int, ask_at: int, op_offset: int) -> None:
-        """A half message was stored. `op_offset`: the offset of the next operation."""
+        """Note that a half message was stored. `op_offset`: the offset of the next operation."""
         self._fresh[offset] = op_offset
         self._push(offset, ask_at)
 
     def end(self, offset: int) -> None:
-        """The operation that ends it was stored."""
+        """Note that the operation that ends a transaction was stored."""
         if self._fresh.pop(offset, None) is None:
             del self._kept[offset]
             self._ended.append(offset)
@@ -101,7 +103,10 @@ class OpenTransactions:
             heapq.heapify(self._times)
 
     def due(self, now: int, count_max: int) -> list[int]:
-        """Offsets whose time has come, at most so many. Each must come back through `keep` or `postpone`, or end."""
+        """Return up to `count_max` offsets whose time has come.
+
+        Each of them must be passed to `keep` or `postpone`, or end.
+        """
         found: list[int] = []
         while self._times and self._times[0][0] <= now and len(found) < count_max:
             offset = heapq.heappop(self._times)[1]
@@ -110,15 +115,16 @@ class OpenTransactions:
         return found
 
     def postpone(self, offsets: Iterable[int], ask_at: int) -> None:
-        """Ask after these later; nothing is written."""
+        """Ask about these transactions later, without writing anything."""
         for offset in offsets:
             if offset in self:
                 self._push(offset, ask_at)
 
     def keep(self, rows: Iterable[Row], half_end: int, op_end: int) -> None:
-        """Write rows, and how far the topics need not be read again. Raises StorageError; nothing changed then.
+        """Write rows, and how far the topics need not be read again.
 
-        `half_end`, `op_end`: the next offsets of the two topics.
+        `half_end`, `op_end`: the next offsets of the two topics. Raises StorageError; nothing has
+        changed then.
         """
         rows = list(rows)
         written = {row.offset for row in rows}
@@ -139,7 +145,7 @@ class OpenTransactions:
             self._push(row.offset, row.ask_at)
 
     def keep_all(self, half_end: int, op_end: int) -> None:
-        """As `keep`, with rows for all that have none, so that neither topic need be read again."""
+        """Write rows for all that have none, as `keep`; neither topic need be read again then."""
         ask_at: dict[int, int] = {}
         for at, offset in sorted(self._times):
             ask_at.setdefault(offset, at)

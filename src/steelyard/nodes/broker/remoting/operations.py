@@ -1,8 +1,9 @@
 """The op topic: how transactions end, written before anything is published.
 
-An operation is a message with the tag `d` and the offset of the half message as its body, as RocketMQ writes it; its
-properties say more here: the outcome and, where a message is published, topic, queue and the address that it is about to
-get. So a restart can look whether it got there.
+An operation is a message with the tag `d` and the offset of the half message as its body, as
+RocketMQ writes it. Its properties say more here: the outcome and, if a message is published, its
+topic, its queue and the address that it is about to get, so that a restart can look whether it was
+written.
 Source: broker/transaction/queue/TransactionalMessageBridge.java.
 """
 
@@ -40,7 +41,7 @@ class TransactionOutcome(Enum):
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where the message of a transaction that ends goes to."""
+    """Where the message of an ending transaction goes."""
 
     topic: str
     queue_id: int
@@ -48,7 +49,7 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One entry of the op topic. `address`: of the message published, -1 for none."""
+    """An entry of the op topic. `address`: of the published message, -1 for none."""
 
     half_offset: int
     outcome: TransactionOutcome
@@ -58,14 +59,14 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Operations:
-    """See the module's text."""
+    """Writes and reads the op topic; see the module docstring."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
         self._writer = writer
         self._log = store.create_log(OP_TOPIC, 0)
         self.unreadable = 0
-        """Operations that `since` met and that make no sense: their properties have no checksum of their own."""
+        """Operations met by `since` that make no sense: no checksum protects their properties."""
 
     @property
     def next_offset(self) -> int:
@@ -80,7 +81,10 @@ class Operations:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """Write an operation; its message must be the next that is written to the target. Raises StorageError."""
+        """Write an operation; its message must be the next one written to the target.
+
+        Raises StorageError.
+        """
         properties = {props.TAGS: REMOVE_TAG, OUTCOME: outcome.value}
         if target is not None:
             address = self._writer.next_address(target.topic, target.queue_id)
@@ -92,33 +96,33 @@ class Operations:
         self._writer.write(OP_TOPIC, 0, draft, now, effects)
 
     def since(self, offset: int) -> Iterator[Operation]:
-        """The operations from an offset on, in order. Of several for one half message the last counts."""
+        """Yield the operations from an offset on; the last one for a half message counts."""
         offset = max(offset, self._log.min_offset)
         while offset < self._log.max_offset:
             try:
                 found = self._log.read(offset, _READ_MESSAGES, _READ_BYTES)
-            except (
-                CorruptError
-            ) as error:  # the transaction is open again, and its producer asked again
+            except CorruptError as error:
+                # The transaction is open again, and its producer is asked again.
                 offset = error.next_offset
                 continue
             offset = max(offset + 1, found.next_offset)  # a Kafka batch is not an operation
             for view in decode_records(found.data):
                 try:
                     operation = _operation_of(view)
-                except ValueError:  # as if it were damaged, which it is
+                except ValueError:  # its properties are damaged
                     self.unreadable += 1
                     continue
                 yield operation
 
     def is_unfinished(self, operation: Operation, half_address: int) -> bool:
-        """Was the message of the operation not published? False as well where its topic was deleted since.
+        """Return whether the operation's message was not published.
 
-        `half_address` is in the message as its prepared transaction offset.
+        False as well if its topic was deleted since. `half_address` is in the message as its
+        prepared transaction offset.
         """
         log = self._store.log(operation.topic, operation.queue_id)
         if log is None or operation.address >> POSITION_BITS != log.log_id:
-            return False  # a rollback, or a topic that is gone, or was made again
+            return False  # a rollback, or a topic that was deleted, and maybe created again
         if operation.address >= log.next_address:
             return True
         try:
@@ -131,7 +135,7 @@ class Operations:
 
 
 def _operation_of(view: MessageView) -> Operation:
-    """Raises ValueError where the message makes no sense."""
+    """Decode an operation. Raises ValueError if it makes no sense."""
     return Operation(
         int(view.body),
         TransactionOutcome(view.property_of(OUTCOME)),

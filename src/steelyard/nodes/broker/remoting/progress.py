@@ -1,15 +1,16 @@
-"""How far groups have come, and how fast.
+"""Progress of groups: how far they have come, and how fast.
 
 | code | request | answer |
 |---|---|---|
-| 208 | offsets of a group, in one topic or all of its own | |
+| 208 | offsets of a group, in one topic or in all of its own | |
 | 300 | groups that read a topic | |
-| 303 | store times of what a group consumed last, per queue of a topic | 17 where there is no such topic |
-| 315 | messages of the last minute, hour and day: TOPIC_PUT_NUMS, GROUP_GET_NUMS | 1 for all other figures |
+| 303 | store times of what a group consumed last, per queue of a topic | 17 without that topic |
+| 315 | messages of the last minute, hour and day: TOPIC_PUT_NUMS, GROUP_GET_NUMS | 1 for others |
 | 317 | 208 for every group | |
 
-A topic's 315 is read off the store times in its logs, so it costs a send nothing and outlives a restart; a group's is
-counted by `statistics`, where the rate of consumption in 208 comes from, too.
+The figures of a topic (315) are computed from the store times in its logs, so that they cost sends
+nothing and outlive restarts. Those of a group, and the rate of consumption in 208, are counted by
+`statistics`.
 Source: broker/processor/AdminBrokerProcessor.java, store/stats/BrokerStatsManager.java.
 """
 
@@ -42,19 +43,19 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 class _Work:
-    """Counts the queues that were looked at."""
+    """Counts the queues that were examined, and divides them into steps."""
 
     def __init__(self) -> None:
         self._done = 0
 
     def is_step(self) -> bool:
-        """One more; whether that makes a step."""
+        """Count one more queue; return whether it completes a step."""
         self._done += 1
         return self._done % STEP_QUEUES == 0
 
 
 class ProgressHandlers:
-    """The handlers of the codes above."""
+    """Handlers of the requests above."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
         self._config = parts.config
@@ -102,7 +103,10 @@ class ProgressHandlers:
         return sorted(read | self._registry.subscriptions(group).keys())
 
     def _stats(self, group: str, topics: list[str], now: int, work: _Work) -> Steps[ConsumeStats]:
-        """Offsets of the topics that are here; of those only that members subscribe to, where there are members."""
+        """Return a group's offsets in those topics that exist here.
+
+        If the group has members, only topics that they subscribe to are included.
+        """
         offsets = self._committed.of_group(group)
         subscribed = self._registry.subscriptions(group)
         table: dict[MessageQueue, OffsetWrapper] = {}
@@ -183,12 +187,12 @@ class ProgressHandlers:
         return request.reply(body=fastjson.write(BrokerStatsData(*items)))
 
     def _put(self, topic: str, now: int, span_ms: int) -> BrokerStatsItem:
-        """Messages of a topic stored in the last `span_ms` and still there."""
+        """Return the messages of a topic stored in the last `span_ms` that still exist."""
         logs = self._store.logs(topic)
         count = sum(log.max_offset - log.offset_at_time(now - span_ms) for log in logs)
         return BrokerStatsItem(count, count * 1000 / span_ms, 0.0)
 
 
 def _stored_at(log: Log, offset: int) -> int:
-    """When the message at an offset was stored, -1 where it is not there."""
+    """Return when the message at an offset was stored, -1 if it does not exist."""
     return log.stored_at(offset) if log.min_offset <= offset < log.max_offset else -1

@@ -1,21 +1,35 @@
-"""11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE (the same, from lite pull consumers of 5.x): messages of one queue from an offset on, at once or when there are some.
-15 UPDATE_CONSUMER_OFFSET: a commit (`offsets`), after which a member of ours that gives the queue up waits for nothing there.
+"""11 PULL_MESSAGE and 361 LITE_PULL_MESSAGE: messages of a queue from an offset on, now or later.
 
-Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
-read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
-the group is known (24), may broadcast if it does (16), subscribes to the topic (24), and not with an older
-version than the pull has in mind (25), and with an expression that could be read (27) · the broker filters by such
-expressions (1). An expression that comes with the pull and cannot be read gets 23.
+361 is the same request from lite pull consumers of 5.x. 15 UPDATE_CONSUMER_OFFSET is received here
+as well: after the commit (`offsets`), the waiting pulls of a Steelyard member that gives the queue
+up are answered.
 
-Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
-offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
-A held pull is looked at again with every message appended to its queue; past its time it gets 19.
-Damaged on the disk → 1, after REFUSED_MS where the pull may be held.
-What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
-A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`skipped`).
-Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
-end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
-Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
+A pull is refused, in RocketMQ's order, if
+
+- the group must not consume (16),
+- the topic does not exist (17) or must not be read (16),
+- the queue does not exist (29),
+- the subscription that comes with the pull (`PullFlag.SUBSCRIPTION`) has an expression by which the
+  broker does not filter (1), or that cannot be parsed (23),
+- no subscription comes with the pull, and the group is unknown (24), broadcasts although it must
+  not (16), does not subscribe to the topic (24), or has an older version of the subscription than
+  the pull expects (25), or the expression is one by which the broker does not filter (1), or that
+  could not be parsed (27).
+
+Otherwise the answer depends on the offset: 0 with messages; 20 if the filter rejects those that
+were examined; 19 at the end, or at offset 0 of an empty queue, after waiting if the peer allows it
+(`PullFlag.SUSPEND`); 21 with a better offset elsewhere. A waiting pull is examined again with every
+message appended to its queue; after its deadline it gets 19. If messages are damaged on the disk,
+the answer is 1, after REFUSED_MS if the pull may wait.
+
+What Kafka's producers wrote is converted (`conversion`), up to the last stable offset. A pull that
+takes long waits for its turn (`turns`). A message that does not fit into a frame is skipped
+(`skipped`).
+
+Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an
+offset beyond the end is sent to the end (as in 5.x; 4.x sends it to 0 in a young queue).
+Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java,
+store/DefaultMessageStore.getMessage.
 """
 
 from __future__ import annotations
@@ -60,16 +74,21 @@ _SYS_FLAG = struct.Struct(">i")
 _STORED = struct.Struct(">q")
 
 SLOT_MS = 50
-"""Deadlines of held pulls are rounded up to this."""
+"""Deadlines of waiting pulls are rounded up to this."""
 REFUSED_MS = 1_000
-"""How long a pull that may wait does so where messages cannot be read: the C++ client asks again as soon as it is refused."""
+"""How long a pull that may wait does so if messages cannot be read.
+
+The C++ client repeats a pull as soon as it is refused.
+"""
 AT_ONCE_ROWS = 1_024
-"""Index rows that are looked at for tags before a pull has to wait for its turn, some 150 microseconds of work."""
+"""Index rows examined for tags before a pull waits for its turn, some 150 µs of work."""
 
 
 class CheckedPull(msgspec.Struct):
-    """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
-    that the filter refuses."""
+    """A pull request that was checked.
+
+    `asked`: the offset in it, from which `offset` moves past messages that the filter rejects.
+    """
 
     request: RemotingRequest
     group: str
@@ -84,7 +103,7 @@ class CheckedPull(msgspec.Struct):
 
 
 class Pulls:
-    """See the module's text."""
+    """The pulls of this broker, above all those that wait; see the module docstring."""
 
     def __init__(
         self,
@@ -127,7 +146,7 @@ class Pulls:
         if answer.code == ResponseCode.PULL_NOT_FOUND:
             queues = ((pull.topic, pull.queue_id),)
         elif answer.code == ResponseCode.SYSTEM_ERROR:
-            hold_ms = min(hold_ms, REFUSED_MS)  # what is appended meanwhile does not help
+            hold_ms = min(hold_ms, REFUSED_MS)  # new messages do not help
         else:
             return answer
         if hold_ms <= 0:
@@ -138,7 +157,11 @@ class Pulls:
 
     @serves(RequestCode.UPDATE_CONSUMER_OFFSET)
     def commit(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """15. A member of ours that gives the queue up says what it handed over, and waits for nothing there any more."""
+        """Handle 15 UPDATE_CONSUMER_OFFSET.
+
+        A Steelyard member that gives the queue up says what it handed over; its waiting pulls are
+        answered.
+        """
         header = request.header(UpdateConsumerOffsetRequestHeader)
         answer = self._offsets.commit(request, header, now)
         if header.handed_offset is not None:
@@ -147,7 +170,7 @@ class Pulls:
         return answer
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
-        """Messages were appended: answer the pulls that wait for them."""
+        """Answer the pulls that wait for messages just appended."""
         waiting = self.parked.of_queue((topic, queue_id))
         if waiting is None:
             return
@@ -158,7 +181,7 @@ class Pulls:
                 self._wait_for_turn(self.parked.remove(serial), now, effects)
                 continue
             if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
-                continue  # nothing for its filter: it waits on, past what it refused
+                continue  # its filter rejects them: it goes on waiting
             self.parked.remove(serial)
             effects.append(Send(pull.request.peer.link, answer))
 
@@ -170,11 +193,11 @@ class Pulls:
         return self._conversion.readable_end(log, self._durability.readable_end(log))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
-        """Answer the pulls that waited long enough."""
+        """Answer the pulls whose deadline has passed."""
         self._answer(self.parked.due(now), now, effects)
 
     def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
-        """Answer what a member still waits for on a queue (topic, id) that it has let go."""
+        """Answer a member's waiting pulls of a queue (topic, id) that it has given up."""
         ended = [
             self.parked.remove(serial)
             for serial, pull in list((self.parked.of_queue(queue) or {}).items())
@@ -193,7 +216,7 @@ class Pulls:
                 effects.append(Send(pull.request.peer.link, answer))
 
     def _wait_for_turn(self, pull: CheckedPull, now: int, effects: list[Effect]) -> None:
-        """The pull takes long: go on with it in its turn."""
+        """Continue a pull that takes long in its turn."""
         if not self._turns.add(pull.request.peer.link, partial(self._turn, pull), now, effects):
             remark = "too many pulls wait for their turn on this broker"
             busy = pull.request.reply(ResponseCode.SYSTEM_BUSY, remark)
@@ -207,7 +230,7 @@ class Pulls:
         return True
 
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
-        """Tell those who wait that they wait for nothing."""
+        """Refuse the waiting pulls of a deleted topic."""
         refusal = no_topic(topic)
         effects.extend(
             Send(pull.request.peer.link, pull.request.reply(refusal.code, str(refusal)))
@@ -217,7 +240,7 @@ class Pulls:
     # -- checks ----------------------------------------------------------------------------------
 
     def _checked(self, request: RemotingRequest, header: PullMessageRequestHeader) -> CheckedPull:
-        """The pull. Raises Refusal."""
+        """Check a pull. Raises Refusal."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         group_config = self._groups.get(group)
         if not group_config.consume_enable:
@@ -232,7 +255,8 @@ class Pulls:
         if not 0 <= queue_id < config.read_queue_nums:
             remark = (
                 f"queueId[{queue_id}] is illegal, topic:[{topic}]"
-                f" topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{request.peer.address}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}]"
+                f" consumer:[{request.peer.address}]"
             )
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if header.sys_flag & SUBSCRIPTION:
@@ -257,7 +281,7 @@ class Pulls:
         )
 
     def _brought(self, header: PullMessageRequestHeader) -> Filter:
-        """The filter that comes with the pull. Raises Refusal."""
+        """Return the filter that comes with the pull. Raises Refusal."""
         kind = header.expression_type
         if not is_tag(kind) and not self._config.property_filter:
             raise not_filtering(kind)
@@ -273,7 +297,7 @@ class Pulls:
         header: PullMessageRequestHeader,
         broadcast_enabled: bool,
     ) -> Filter:
-        """The filter of the heartbeat's subscription. Raises Refusal."""
+        """Return the filter of the heartbeat's subscription. Raises Refusal."""
         group, topic = header.consumer_group, header.topic
         member = self._registry.member(group, request.peer.link) or self._registry.newest(group)
         if member is None:
@@ -303,15 +327,16 @@ class Pulls:
     # -- reading ---------------------------------------------------------------------------------
 
     def _attempt(self, pull: CheckedPull, now: int, effort: Effort | None) -> Command | None:
-        """Look for messages; moves the pull past those its filter refuses.
+        """Return the answer to a pull, whose offset moves past messages that its filter rejects.
 
-        None: there is more to be done than `effort` allows. `effort`: None for a turn of the pull's own, which ends with
-        what was found by then, and goes on only where that is not even the first message's place.
+        None if there is more to do than `effort` allows. `effort`: None for a turn of the pull's
+        own, which answers with what was found by then, and is to be repeated only if not even the
+        first message was reached.
         """
         log = self._store.log(pull.topic, pull.queue_id)
         try:
             low, high = (0, 0) if log is None else (log.min_offset, self._readable_end(log))
-        except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
+        except StorageError as error:  # the pull's error, not that of a producer who woke it
             return pull.request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         if log is None or not low <= pull.offset < high:
             self._statistics.missed += 1
@@ -342,7 +367,7 @@ class Pulls:
         return pull.request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.data)
 
     def _read(self, log: Log, pull: CheckedPull, high: int, effort: Effort | None) -> Slice | None:
-        """What passes the pull's filter; Kafka's batches are converted. None, and `effort`: see `_attempt`."""
+        """Return what passes the filter, with Kafka's batches converted; None as in `_attempt`."""
         offset, count_max, bytes_max = pull.offset, pull.count_max, pull.bytes_max
         wanted = pull.filter
         own = effort or Effort(SLICE)
@@ -385,7 +410,7 @@ class Pulls:
 
 
 def _outside(pull: CheckedPull, low: int, high: int) -> Command:
-    """The answer to a pull from an offset that its queue, from `low` up to `high`, does not have."""
+    """Return the answer to a pull whose offset is not in its queue, `low` to `high` - 1."""
     offset = pull.offset
     moved = ResponseCode.PULL_OFFSET_MOVED
     nothing = ResponseCode.PULL_NOT_FOUND

@@ -1,15 +1,18 @@
 """12 QUERY_MESSAGE: messages of a topic by one of their keys, or by their unique key.
 
-There is no index of keys: it would cost every send something, and the few who ask can wait. The queues of the topic
-are searched for the key, within the times given, in steps of about STEP_BYTES or STEP_ROWS, one each millisecond;
-between them the broker serves everybody else. A step takes 1 to 2 ms, some 8 ms where every message mentions the key,
-so that 400,000 messages or 400 MB are searched in a second. A search that is not done after SEARCH_MS ends with what
-was found so far; tools wait 15 s.
+There is no index of keys: it would cost every send something, and the few who ask can wait. The
+topic's queues are searched for the key, within the given times, in steps of about STEP_BYTES or
+STEP_ROWS, one each millisecond; between them the broker serves everybody else. A step takes 1 to
+2 ms, some 8 ms if every message contains the key, so that 400,000 messages or 400 MB are searched
+in a second. A search that is not done after SEARCH_MS ends with what was found so far; tools wait
+15 s.
 
-The newest messages are searched first; those by unique key the other way round, for tools give the time in it as the
-begin. The answer holds `maxNum` messages at most, the newest first: 22 where nothing was found, 2 where too many
-search already. Messages that came as Kafka batches are converted to be searched, which takes some 20 times as long.
-Source: broker/processor/QueryMessageProcessor.java, store/index/IndexService.java (which has an index on disk).
+The newest messages are searched first. With a unique key it is the oldest, because tools pass the
+time in the key as the beginning. The answer holds at most `maxNum` messages, the newest first; it
+is 22 if nothing was found, and 2 if too many searches are under way. Messages that came as Kafka
+batches are converted for the search, which takes some 20 times as long.
+Source: broker/processor/QueryMessageProcessor.java, store/index/IndexService.java (which has an
+index on disk).
 """
 
 from __future__ import annotations
@@ -38,20 +41,20 @@ from steelyard.wire.remoting.properties import KEY_SEPARATOR, UNIQ_KEY
 QUERY_TIMER = "query"
 
 QUERIES_MAX = 16
-"""Most searches at once."""
+"""Maximum of searches under way."""
 STEP_BYTES = 2 * 1024 * 1024
 STEP_ROWS = 1_024
 STEP_INTERVAL_MS = 1
 SEARCH_MS = 4_000
 STEP_WINDOWS = 32
 FOUND_MAX = 64
-"""Most messages in one answer: maxMsgsNumBatch of tools is 64."""
+"""Maximum messages in one answer: maxMsgsNumBatch of tools is 64."""
 FOUND_BYTES_MAX = 8 * 1024 * 1024
-"""Most bytes in one answer, but always one message."""
+"""Maximum bytes in one answer, which holds at least one message."""
 
 
 class KeyedMessage(msgspec.Struct, frozen=True):
-    """A message with the key."""
+    """A message that has the key."""
 
     stored_at: int
     address: int
@@ -59,7 +62,7 @@ class KeyedMessage(msgspec.Struct, frozen=True):
 
 
 class _Search(msgspec.Struct):
-    """One request that is being answered. `steps` does a bit of the work each time it is advanced."""
+    """A request that is being answered. Each advance of `steps` does a part of the work."""
 
     request: RemotingRequest
     deadline: int
@@ -69,7 +72,7 @@ class _Search(msgspec.Struct):
 
 
 class Queries:
-    """See the module's text."""
+    """Searches for messages; see the module docstring."""
 
     def __init__(self, parts: Parts, conversion: Conversion) -> None:
         self._store = parts.store
@@ -93,7 +96,7 @@ class Queries:
         return None
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """One step of the search that waited longest."""
+        """Do one step of the search that has waited longest."""
         if self._searches:
             search = self._searches.popleft()
             answer = _step(search, now)
@@ -105,7 +108,7 @@ class Queries:
             effects.append(SetTimer(QUERY_TIMER, now + STEP_INTERVAL_MS))
 
     def closed(self, link: Link) -> None:
-        """Nobody is left to tell."""
+        """Drop the searches of a closed link."""
         self._searches = deque(
             search for search in self._searches if search.request.peer.link != link
         )
@@ -115,7 +118,7 @@ class Queries:
     def _search(
         self, header: QueryMessageRequestHeader, count_max: int, found: list[KeyedMessage]
     ) -> Iterator[None]:
-        """Look through the queues in rounds, a window of each per round, until a round has found enough.
+        """Search the queues in rounds, a window of each per round, until a round has found enough.
 
         A step ends at a `yield`.
         """
@@ -169,7 +172,7 @@ class Queries:
 
 
 def _windows(log: Log, end: int, header: QueryMessageRequestHeader) -> Iterator[range]:
-    """The offsets stored in the time asked for, a window at a time."""
+    """Yield the offsets stored in the requested time, a window at a time."""
     low = log.offset_at_time(header.begin_timestamp)
     high = min(end, log.offset_at_time(header.end_timestamp + 1))
     starts = range(low, high, STEP_ROWS)
@@ -178,7 +181,10 @@ def _windows(log: Log, end: int, header: QueryMessageRequestHeader) -> Iterator[
 
 
 def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[KeyedMessage]:
-    """The messages of records back to back that have the key. Looks into those only that hold its bytes at all."""
+    """Return the messages that have the key, from records back to back.
+
+    Only records that contain its bytes are decoded.
+    """
     found: list[KeyedMessage] = []
     place = data.find(needle)
     if place < 0:
@@ -199,7 +205,7 @@ def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[KeyedMes
 
 
 def _keep_newest(found: list[KeyedMessage], count_max: int) -> None:
-    """Forget those that will not be in the answer: it holds `count_max` messages and FOUND_BYTES_MAX bytes."""
+    """Keep what fits into the answer: the newest `count_max` messages and FOUND_BYTES_MAX bytes."""
     found.sort(key=lambda item: (-item.stored_at, -item.address))
     size = 0
     for number, item in enumerate(found):
@@ -210,7 +216,7 @@ def _keep_newest(found: list[KeyedMessage], count_max: int) -> None:
 
 
 def _step(search: _Search, now: int) -> Command | None:
-    """Search on; the answer when that has come to an end."""
+    """Do a step; return the answer if the search has ended."""
     try:
         next(search.steps)
     except StopIteration:
@@ -223,7 +229,7 @@ def _step(search: _Search, now: int) -> Command | None:
 
 
 def _answer(search: _Search, remark: str, now: int) -> Command:
-    """What was found; `remark` says why it is nothing."""
+    """Return what was found; `remark` says why it is nothing."""
     header = headers.QueryMessageResponseHeader(
         index_last_update_timestamp=now, index_last_update_phyoffset=0
     )

@@ -1,12 +1,13 @@
-"""Questions that only a client can answer: passed on to it, its answer passed back.
+"""Requests that only a client can answer: passed on to it, and its answer passed back.
 
 | code | request | answer |
 |---|---|---|
 | 307 | what a client is doing | the client's own |
-| 309 | have a client consume a message, by its id, now | the client's own; the broker adds the message |
-| 223 | where the clients of a group are in a topic | gathered from the answers to 221 of all, or of one |
+| 309 | have a client consume a message, by its id, now | the client's own |
+| 223 | where the clients of a group are in a topic | gathered from the answers of all, or of one |
 
-1 where the client is not here or leaves meanwhile, 207 where it keeps silent; 223 leaves such clients out.
+The broker adds the message to 309, and asks clients with 221 to answer 223. The answer is 1 if the
+client is not here or leaves meanwhile, 207 if it does not answer; 223 leaves such clients out.
 Source: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Client.java.
 """
 
@@ -30,11 +31,14 @@ from steelyard.wire.remoting.ids import parse_offset_message_id
 RELAYS_TIMER = "relays"
 
 RELAYS_MAX = 1_000
-"""Most questions under way."""
+"""Maximum of requests to clients under way."""
 RELAY_TIMEOUT_MS = 10_000
-"""Broker2Client.callClient."""
+"""How long a client may take to answer (Broker2Client.callClient)."""
 GATHER_TIMEOUT_MS = 4_000
-"""For all clients together, a second less than tools wait. Broker2Client.getConsumeStatus gives each 5 s in turn."""
+"""How long all clients together may take to answer 221, a second less than tools wait.
+
+Broker2Client.getConsumeStatus gives each 5 s in turn.
+"""
 
 
 class _Relay(msgspec.Struct, frozen=True):
@@ -44,7 +48,7 @@ class _Relay(msgspec.Struct, frozen=True):
 
 
 class _Gathering(msgspec.Struct):
-    """Answers of several clients that become one."""
+    """A request answered by combining the answers of several clients."""
 
     request: RemotingRequest
     waiting: int
@@ -52,7 +56,7 @@ class _Gathering(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """One question on its way to a client."""
+    """A request to a client that is under way."""
 
     purpose: _Relay | _Gathering
     client_id: str
@@ -60,7 +64,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class Relays:
-    """See the module's text."""
+    """Passes requests on to clients; see the module docstring."""
 
     def __init__(self, parts: Parts) -> None:
         self._config = parts.config
@@ -155,13 +159,13 @@ class Relays:
     # -- answers ---------------------------------------------------------------------------------
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
-        """A client answered; what nobody asked is ignored."""
+        """Handle a client's answer; one that nobody asked for is ignored."""
         asked = self._asked.pop((link, response.opaque), None)
         if asked is not None:
             self._settle(asked, response, effects)
 
     def closed(self, link: Link, effects: list[Effect]) -> None:
-        """A connection is gone: of a client that was asked, or of somebody who asked."""
+        """Handle a closed link: of a client that was asked, or of a peer that asked."""
         for key, asked in list(self._asked.items()):
             if link == key[0]:
                 del self._asked[key]
@@ -170,7 +174,7 @@ class Relays:
                 del self._asked[key]
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Who has not answered by now is not waited for."""
+        """Stop waiting for clients that have not answered in time."""
         for key, asked in list(self._asked.items()):
             if asked.deadline <= now:
                 del self._asked[key]
@@ -188,7 +192,7 @@ class Relays:
                 status = fastjson.read(ConsumerStatusBody, response.body)
                 purpose.found[asked.client_id] = status.message_queue_table
             except ProtocolError:
-                pass  # a client that speaks nonsense is one that does not answer
+                pass  # an answer that cannot be read counts as none
         purpose.waiting -= 1
         if purpose.waiting == 0:
             body = fastjson.write(ConsumerStatusBody(consumer_table=purpose.found))

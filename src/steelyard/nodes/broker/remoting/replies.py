@@ -1,9 +1,10 @@
-"""324, 325 SEND_REPLY_MESSAGE: the answer of request-reply, pushed (326) to the client that asked.
+"""324, 325 SEND_REPLY_MESSAGE: the reply of request-reply, pushed (326) to the client that asked.
 
-That client is a producer, found by the property REPLY_TO_CLIENT. The replier hears what came of it: 0 when the client took
-the reply; 1 where the property is missing, the client is not here, refuses it, leaves, or keeps silent for
-PUSH_TIMEOUT_MS. With `store_replies` the reply is kept in its topic as well, whatever came of the push, and the answer tells
-where. The checks of topic and queue are those of ordinary sends.
+That client is a producer, found by the property REPLY_TO_CLIENT. The replier gets 0 when the client
+has taken the reply, and 1 if the property is missing, or the client is not here, refuses the reply,
+leaves, or does not answer for PUSH_TIMEOUT_MS. With `store_replies` the reply is also stored in its
+topic, whatever came of the push, and the answer says where if it was taken. Topic and queue are
+checked as for ordinary sends.
 Source: broker/processor/ReplyMessageProcessor.java.
 """
 
@@ -28,17 +29,20 @@ from steelyard.wire.remoting.properties import Properties, closed
 REPLIES_TIMER = "replies"
 
 PUSHES_MAX = 10_000
-"""Most replies on their way to clients."""
+"""Maximum of replies on their way to clients."""
 
 PUSH_TIMEOUT_MS = 3_000
-"""Repliers wait as long by default (sendMsgTimeout); Broker2Client.callClient waits 10 s, for nobody."""
+"""How long a client may take to answer: as long as repliers wait by default (sendMsgTimeout).
+
+Broker2Client.callClient waits 10 s, when nobody waits any more.
+"""
 
 FIRST_OPAQUE = 1 << 30
-"""Far from the numbers of `relays`, whose questions go to the same connections."""
+"""Far from the numbers of `relays`, which sends requests over the same connections."""
 
 
 class _Push(msgspec.Struct, frozen=True):
-    """A reply on its way, and who sent it. `stored`: where the reply is kept, None where it is not."""
+    """A reply on its way, and who sent it. `stored`: where it was stored, None if it was not."""
 
     request: RemotingRequest
     client_id: str
@@ -48,7 +52,7 @@ class _Push(msgspec.Struct, frozen=True):
 
 
 class Replies:
-    """See the module's text."""
+    """Pushes replies to clients; see the module docstring."""
 
     def __init__(self, parts: Parts, sends: Sends) -> None:
         self._config = parts.config
@@ -113,7 +117,7 @@ class Replies:
         now: int,
         effects: list[Effect],
     ) -> AppendResult | None:
-        """Keep the reply; a disk that refuses it is no reason not to push it."""
+        """Store the reply; if the disk refuses, it is pushed nevertheless."""
         if not self._config.store_replies:
             return None
         draft = Draft(
@@ -156,7 +160,7 @@ class Replies:
     # -- answers ---------------------------------------------------------------------------------
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> bool:
-        """A client took or refused a reply; False where the response is to something else."""
+        """Handle a client's answer; return False if the response is to something else."""
         push = self._pushes.pop((link, response.opaque), None)
         if push is None:
             return False
@@ -167,7 +171,7 @@ class Replies:
         return True
 
     def closed(self, link: Link, effects: list[Effect]) -> None:
-        """A connection is gone: of a client that a reply went to, or of a replier."""
+        """Handle a closed link: of a client that a reply went to, or of a replier."""
         for key, push in list(self._pushes.items()):
             if link in (key[0], push.request.peer.link):
                 del self._pushes[key]
@@ -175,7 +179,7 @@ class Replies:
                     self._answer(push, _undelivered(push), effects)
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Clients that did not answer in time."""
+        """Stop waiting for clients that have not answered in time."""
         for key, push in list(self._pushes.items()):
             if push.deadline > now:
                 break
@@ -215,6 +219,6 @@ def _undelivered(push: _Push) -> Command:
 
 
 def _failed(request: RemotingRequest, remark: str) -> Command:
-    """The client reads region and trace from a refusal, too."""
+    """Build a refusal, from which the client also reads region and trace."""
     ext = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
     return request.reply(ResponseCode.SYSTEM_ERROR, remark, ext)

@@ -1,14 +1,18 @@
-"""222 INVOKE_BROKER_TO_RESET_OFFSET: an operator sends a group to another place in a topic.
+"""222 INVOKE_BROKER_TO_RESET_OFFSET: an operator moves a group to another place in a topic.
 
-Members keep their offsets to themselves, so they are told (220, one-way), each by its own connection, and they
-commit and read on from there. Per queue: the place is the first message stored at the time given, the end for -1;
-without `isForce` a group is only moved back. The answer says where each queue goes on.
+Members keep their offsets to themselves, so each is told over its own connection (220, one-way); it
+commits and reads on from there. The place in each queue is the first message stored at the given
+time or later, or the end for -1; without `isForce`, a group is only moved back. The answer says
+where each queue continues.
 
 - Nobody online: 206; tools then commit the offsets (15) themselves.
-- A group of which the broker knows neither members nor offsets: 1. (4.9 refuses, too, where one queue has no offset.)
-- One queue only, `queueId` and `offset` (5.x): the same; a group without members is moved by the broker itself.
-- 5.x brokers tell no member, but refuse its commits until it has pulled from the new place: their members need not
-  know 220. Ours do, and say that they are 4.9.
+- The broker knows neither members nor offsets of the group: 1. (4.9 also refuses if one queue has
+  no offset.)
+- A single queue, with `queueId` and `offset` (5.x): likewise, but the broker itself moves a group
+  without members, and `isForce` does not matter.
+- 5.x brokers tell no member, but refuse its commits until it has pulled from the new place, because
+  their members need not know 220. This broker tells them, as one of 4.9 does; that is the version
+  that it reports.
 Source: Broker2Client.resetOffset (4.9.8), AdminBrokerProcessor.resetOffsetInner (5.x).
 """
 
@@ -35,7 +39,7 @@ NO_OFFSET = -1
 
 
 class OffsetResets:
-    """See the module's text."""
+    """Handler of 222; see the module docstring."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets, offsets: OffsetHandlers) -> None:
         self._config = parts.config
@@ -66,7 +70,7 @@ class OffsetResets:
         return request.reply(body=fastjson.write(ResetOffsetBody(table)))
 
     def _places(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-        """Where each queue is to go on. Raises Refusal."""
+        """Return where each queue continues. Raises Refusal."""
         topic, group = header.topic, header.group
         config = self._topics.get(topic)
         if config is None:
@@ -78,7 +82,10 @@ class OffsetResets:
         queue_ids = range(config.read_queue_nums)
         if header.queue_id >= 0:
             if header.queue_id not in queue_ids:
-                remark = f"queue {header.queue_id} of topic {topic} is not on this broker: 0 to {len(queue_ids) - 1} are"
+                remark = (
+                    f"queue {header.queue_id} of topic {topic} is not on this broker:"
+                    f" 0 to {len(queue_ids) - 1} are"
+                )
                 raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
             queue_ids = range(header.queue_id, header.queue_id + 1)
             if header.offset is not None and header.offset != NO_OFFSET:
@@ -102,7 +109,10 @@ class OffsetResets:
         return {MessageQueue(header.topic, self._config.name, header.queue_id): offset}
 
     def _place_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The first message stored at the time or later, the end where there is none, or for a negative time."""
+        """Return the first offset stored at the time or later.
+
+        The end if there is none, or for a negative time.
+        """
         _, high = self._reach(topic, queue_id)
         log = self._store.log(topic, queue_id)
         if log is None or timestamp < 0:
@@ -110,7 +120,7 @@ class OffsetResets:
         return min(high, log.offset_at_time(timestamp))
 
     def _reach(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """First offset of a queue, and one past the last that may be read."""
+        """Return the first offset of a queue, and the one after the last that may be read."""
         log = self._store.log(topic, queue_id)
         return (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
 
@@ -118,7 +128,10 @@ class OffsetResets:
 def _order(
     header: ResetOffsetRequestHeader, table: dict[MessageQueue, int], client: ClientChannel
 ) -> Command:
-    """220 for one member. Those written in C++ read another body (RocketMQ: where the tool says -c)."""
+    """Build request 220 for one member.
+
+    Members written in C++ read another body. (In RocketMQ, the operator requests that one with -c.)
+    """
     body: Body = ResetOffsetBody(table)
     if client.language == "CPP":
         body = ResetOffsetBodyForC(

@@ -1,8 +1,9 @@
 """36 CONSUMER_SEND_MSG_BACK: a consumer could not process a message and wants it again, later.
 
-The message is written anew for `%RETRY%group`, one delivery older, after a delay that grows with every
-delivery (level 3 + deliveries so far, unless the consumer names one). After the last try, or with a
-negative level, it goes to `%DLQ%group` at once.
+The message is written again, to `%RETRY%group`, with one more delivery counted, after a delay that
+grows with every delivery (level 3 + deliveries so far, unless the consumer names one). After the
+last try, or with a negative level, it goes to `%DLQ%group` at once. If the group has no retry
+queues, nothing is written.
 Source: broker/processor/AbstractSendMessageProcessor.consumerSendMsgBack.
 """
 
@@ -25,7 +26,7 @@ from steelyard.wire.remoting.properties import Properties
 
 
 class Retries:
-    """The handler."""
+    """Handler of 36 CONSUMER_SEND_MSG_BACK."""
 
     def __init__(self, parts: Parts, groups: SubscriptionGroups, schedule: Schedule) -> None:
         self._store = parts.store

@@ -1,9 +1,9 @@
-"""Delayed messages: 18 levels, from one second to two hours, one queue of the topic SCHEDULE_TOPIC_XXXX each.
+"""Delayed messages: 18 levels from one second to two hours, each a queue of SCHEDULE_TOPIC_XXXX.
 
-A delayed message is stored there with its real topic and queue in properties. Within a level messages
-are due in the order they were stored, so one timer per level suffices. What is due is written to its real queue;
-how far each level has come is in the table `schedule`, written after each batch: a kill in between delivers
-a batch again.
+A delayed message is stored there with its real topic and queue in properties. Within a level,
+messages are due in the order they were stored, so one timer per level suffices. A message that is
+due is written to its real queue. The table `schedule` records how far each level has come, after
+each batch: a crash before that delivers a batch again.
 Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.messageDelayLevel.
 """
 
@@ -27,22 +27,22 @@ SCHEDULE_TIMER = "schedule"
 """First part of the timers' keys; the second is the level."""
 
 SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""Delay of level 1, 2, ..."""
+"""Delays of level 1, 2, and so on."""
 
 BATCH_MAX = 200
-"""Most messages delivered per event."""
+"""Maximum messages delivered per event."""
 
 DISK_RETRY_MS = 1_000
 
 
 def delay_level(properties: Mapping[str, str]) -> int:
-    """The level that a message's property DELAY asks for, 0 for none."""
+    """Return the level that a message's property DELAY requests, 0 for none."""
     text = properties.get(props.DELAY, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 class Schedule:
-    """See the module's text. Levels count from 1."""
+    """The delayed messages; see the module docstring. Levels count from 1."""
 
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
@@ -53,12 +53,12 @@ class Schedule:
         self._armed: set[int] = set()
 
     def start(self, now: int, effects: list[Effect]) -> None:
-        """Set the timers of all levels that hold messages from before. Raises StorageError."""
+        """Set the timers of all levels that hold messages. Raises StorageError."""
         for level in _LEVELS:
             log = self._store.log(SCHEDULE_TOPIC, level - 1)
             end = 0 if log is None else log.max_offset
             if self._offsets[level] > end:
-                # A power cut took messages that had been delivered; new ones get their offsets.
+                # A power failure took delivered messages; new ones get their offsets.
                 self._table.put(str(level), b"%d" % end)
                 self._offsets[level] = end
             self.arm(level, now, effects)
@@ -66,13 +66,13 @@ class Schedule:
     def divert(
         self, topic: str, queue_id: int, level: int, properties: dict[str, str]
     ) -> tuple[str, int, dict[str, str]]:
-        """Where to store a message that is to wait, and with which properties. Call `arm` when it is stored."""
+        """Return where to store a delayed message, and its properties; call `arm` afterwards."""
         level = min(level, DELAY_LEVEL_MAX)
         place = {props.REAL_TOPIC: topic, props.REAL_QID: str(queue_id), props.DELAY: str(level)}
         return SCHEDULE_TOPIC, level - 1, properties | place
 
     def arm(self, level: int, now: int, effects: list[Effect]) -> None:
-        """See to it that the level's timer is set if it holds messages."""
+        """Ensure that the level's timer is set if it holds messages."""
         if level in self._armed:
             return
         log = self._store.log(SCHEDULE_TOPIC, level - 1)
@@ -85,7 +85,7 @@ class Schedule:
             effects.append(SetTimer((SCHEDULE_TIMER, level), max(due, now)))
 
     def due(self, level: int, now: int, effects: list[Effect]) -> None:
-        """Deliver what is due in a level."""
+        """Deliver the messages of a level that are due."""
         self._armed.discard(level)
         log = self._store.log(SCHEDULE_TOPIC, level - 1)
         assert log is not None
@@ -119,7 +119,10 @@ class Schedule:
             return
         queue = properties.get(props.REAL_QID, "")
         if not queue.isdecimal() or len(queue) > 9:
-            text = f"a delayed message of topic {topic!r} was dropped: it is damaged, its queue is {queue!r}"
+            text = (
+                f"a delayed message of topic {topic!r} was dropped:"
+                f" it is damaged, its queue is {queue!r}"
+            )
             effects.append(LogLine("ERROR", text))
             return
         queue_id = int(queue)
@@ -145,9 +148,10 @@ class Schedule:
 
 
 def _read(log: Log, offset: int) -> bytes | None:
-    """The delayed message; None where it is damaged, or a Kafka batch, which waits for nothing.
+    """Return the delayed message; None if it is damaged, or a Kafka batch, which is never delayed.
 
-    A damaged one is lost: nobody reads the queue of a level who could go on behind it by hand, and others wait behind it.
+    A damaged one is lost: there is no group on a level's queue whose offset could be reset past it,
+    and others wait behind it.
     """
     try:
         return log.record_at(offset)

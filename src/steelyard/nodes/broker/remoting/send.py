@@ -1,16 +1,20 @@
 """10, 310 SEND_MESSAGE and 320 SEND_BATCH_MESSAGE: messages become records of a queue.
 
-- Refused: a wrong topic name or queue id (29), a topic that clients must not send to or that is not
-  writable (16), a message, its properties or its body too large (13), delays to the millisecond (13), a
-  topic that is not there and cannot be made (17), a transaction where too many are open (2).
-- A topic that is not there takes after the header's default topic; `%RETRY%` topics are made as they are.
+- Refused are: an invalid topic name or queue id (29); a topic that clients must not send to or that
+  is not writable (16); a message whose properties or body are too large (13); delays to the
+  millisecond (13); a topic that does not exist and cannot be created (17); a transaction if too
+  many are open (2).
+- A topic that does not exist is created from the header's default topic; `%RETRY%` topics are also
+  created without one.
 - A negative queue id means any queue.
-- The broker adds the property CLUSTER and takes WAIT away, as 4.9 does.
-- TRAN_MSG=true makes it a half message: see `transactions`. (Not the retry of one, as clients before 4.6.1 send it.)
-- DELAY sends the message through the schedule; a retry that was retried too often goes to `%DLQ%`.
-- A batch is stored as single messages at consecutive offsets, all or none. One of more than BATCH_AT_ONCE is stored in steps:
-  messages of others may come between, and where the disk refuses one step those before it stay.
-- With flush=sync the reply waits for the disk, except where the message says WAIT=false.
+- The broker adds the property CLUSTER and removes WAIT=true, as 4.9 does.
+- TRAN_MSG=true makes a half message: see `transactions`. (Not of a delayed retry, which clients
+  before 4.6.1 send with that property.)
+- DELAY sends the message through the schedule; one that was retried too often goes to `%DLQ%`.
+- A batch is stored as single messages at consecutive offsets, all or none. A batch of more than
+  BATCH_AT_ONCE is stored in steps: messages of others may come between, and if the disk refuses a
+  step, those before it stay.
+- With flush=sync, the reply waits for the disk unless the message says WAIT=false.
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java.
 """
 
@@ -47,7 +51,7 @@ from steelyard.wire.remoting.properties import Properties, closed
 TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
 _NO_DELAY = frozenset((None, "0"))
-"""DELAY of a message to be delivered at once: Java writes 0 when it is told a level of 0."""
+"""DELAY of a message without a delay: Java writes 0 if it is given level 0."""
 
 _WAIT = f"{props.WAIT}\x01true\x02"
 _LATER_WAIT = f"\x02{_WAIT}"
@@ -55,10 +59,10 @@ _NO_WAIT = f"{props.WAIT}\x01false\x02"
 _CLUSTER = f"{props.CLUSTER}\x01"
 
 BATCH_AT_ONCE = 1_000
-"""A batch of at most so many messages is stored in one go."""
+"""Maximum messages of a batch that is stored at once."""
 STEP_READS = 1_000
 STEP_WRITES = 200
-"""Messages of a larger one that are read, and stored, in one step of some 4 ms."""
+"""Messages of a larger batch that are read, and stored, in one step of some 4 ms."""
 
 AnySend = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -66,7 +70,7 @@ Answer = Command | Steps[Command | None] | None
 
 
 class Sends:
-    """See the module's text."""
+    """Handlers of sends; see the module docstring."""
 
     def __init__(
         self,
@@ -190,7 +194,7 @@ class Sends:
         for start in range(0, len(drafts), step):
             if start:
                 now, effects = yield
-            if self._topics.get(topic) is None:  # deleted: a write would make its queue anew
+            if self._topics.get(topic) is None:  # deleted: a write would create its queue again
                 raise no_topic(topic)
             some = drafts[start : start + step]
             first, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
@@ -213,7 +217,7 @@ class Sends:
         return request.reply(ext=ext)
 
     def _taken(self, sent: str) -> Properties:
-        """Properties as stored: with this broker's cluster and without `WAIT=true`.
+        """Return the properties to store: with this broker's cluster and without `WAIT=true`.
 
         That saves 9 bytes per message (SendMessageProcessor of 4.9).
         """
@@ -229,7 +233,7 @@ class Sends:
     # -- checks ----------------------------------------------------------------------------------
 
     def checked_queue(self, header: AnySend, now: int, effects: list[Effect]) -> int:
-        """The queue to write to. Raises Refusal."""
+        """Return the queue to write to; create the topic if necessary. Raises Refusal."""
         if header.topic in NO_SENDING:
             remark = f"Sending message to topic[{header.topic}] is forbidden."
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
@@ -264,7 +268,10 @@ class Sends:
     def _special(
         self, header: AnySend, queue_id: int, sent: Properties, now: int, effects: list[Effect]
     ) -> tuple[str, int, Properties]:
-        """Topic, queue and properties of a message that is delayed or retried. Raises Refusal, MessageError."""
+        """Return topic, queue and properties of a delayed, retried or transactional message.
+
+        Raises Refusal or MessageError.
+        """
         properties = dict(sent.values)
         topic = header.topic
         level = delay_level(properties)
@@ -304,7 +311,7 @@ class Sends:
         now: int,
         effects: list[Effect],
     ) -> Command:
-        """The message was stored elsewhere than asked; the reply."""
+        """Set timers for a message stored in another topic than requested; return the reply."""
         if topic == SCHEDULE_TOPIC:
             self._schedule.arm(queue_id + 1, now, effects)
         elif topic == HALF_TOPIC:
@@ -320,6 +327,6 @@ class Sends:
 
 
 def _may_be_special(properties: Properties) -> bool:
-    """Whether only decoding tells if the message is delayed or part of a transaction."""
+    """Return whether decoding is needed to see if the message is delayed or transactional."""
     text = properties.text
     return "DELAY" in text or "TIMER_" in text or "TRAN_MSG" in text

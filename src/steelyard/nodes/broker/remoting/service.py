@@ -1,9 +1,9 @@
-"""The parts of the RocketMQ listener, put together for the broker's node.
+"""The RocketMQ listener: its parts, combined for the broker's node.
 
-Each part is a module of this package with handlers for the request codes that its first line names. A handler that meets
-a bad request raises ProtocolError or MessageError, one that the disk refuses StorageError; both become replies here, and
-nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`, requests get 14. The other listener is
-`kafka/service.py`.
+Each part is a module of this package with handlers for the request codes that its first lines name.
+If a handler raises ProtocolError or MessageError for a bad request, or StorageError because the
+disk refuses, the error becomes a reply here, and nothing was acknowledged. An unknown code gets 3;
+once the broker is `stopping`, requests get 14. The other listener is `kafka/service.py`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ _FAULTS = (Refusal, MessageError, ProtocolError, UnicodeEncodeError, StorageErro
 
 
 class RemotingService:
-    """See the module's text. The node hands on what its clients do, and the timers of the parts."""
+    """The parts of the listener; the node passes on links, requests, responses and timers."""
 
     def __init__(
         self, parts: Parts, visible: Visible | None, others: Iterable[object], now: int
     ) -> None:
-        """`visible`: what of Kafka's batches may be read; `others`: parts of the broker that serve requests, too."""
+        """Create the parts of the listener.
+
+        `visible`: which of Kafka's batches may be read. `others`: parts of the broker that also
+        serve requests.
+        """
         store = parts.store
         self._turns = parts.turns
         self.stopping = False
@@ -92,7 +96,7 @@ class RemotingService:
         self._handlers: dict[int, Handler] = served((*serving, *others))
 
     def start(self, now: int, effects: list[Effect]) -> None:
-        """Go on with what was delayed, or undecided, when the broker stopped."""
+        """Continue what was delayed or undecided when the broker stopped."""
         self._schedule.start(now, effects)
         self._transactions.start(now, effects)
 
@@ -102,7 +106,7 @@ class RemotingService:
         self._peers[peer.link] = peer
 
     def requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
-        """A client asks."""
+        """Handle a client's request."""
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
@@ -135,7 +139,7 @@ class RemotingService:
     def _guarded(
         self, request: RemotingRequest, steps: Steps[Command | None]
     ) -> Steps[Command | None]:
-        """The steps, and what is answered where they fail."""
+        """Take the steps; return a refusal if they fail."""
         try:
             return (yield from steps)
         except _FAULTS as error:
@@ -147,12 +151,12 @@ class RemotingService:
         if answer is None or request.is_oneway:
             return
         if len(answer.body) > ANSWER_BYTES_MAX:
-            # RocketMQ's clients would close the connection, and all that goes on on it.
+            # RocketMQ's clients would close the connection, with everything else under way on it.
             answer = request.reply(ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
         effects.append(Send(request.peer.link, answer))
 
     def failed(self, link: Link, command: Command, effects: list[Effect]) -> None:
-        """A bug ended the handling of a request (or of a response, which has no answer)."""
+        """Answer a request whose handling a bug has ended; a response has no answer."""
         peer = self._peers.get(link)
         if peer is not None and not command.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
             remark = "an internal error of the broker; see its log"
@@ -161,33 +165,33 @@ class RemotingService:
             )
 
     def _refusal(self, request: RemotingRequest, error: Exception) -> Command:
-        """Nothing was written, nothing is acknowledged. People hear of what the disk refused, but not with every request."""
+        """Return the refusal for an error; a disk fault is also logged, at a limited rate."""
         code = ResponseCode.SYSTEM_ERROR
         if isinstance(error, Refusal):
             code = error.code
         elif isinstance(error, MessageError):
             code = ResponseCode.MESSAGE_ILLEGAL
         elif isinstance(error, StorageError):
-            if not isinstance(error, CorruptError):  # `damage` says that to people
+            if not isinstance(error, CorruptError):  # `damage` reports those
                 self._faults.note(f"request {request.command.code} failed: {error}")
             if isinstance(error, DiskFullError):
                 code = ResponseCode.SERVICE_NOT_AVAILABLE
         return request.reply(code, str(error))
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
-        """After each event: say what went wrong."""
+        """Log what went wrong; called after each event."""
         if self._faults.noted:
             self._faults.report(now, effects)
         if self._passed.has_news:
             self._passed.report(now, effects)
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
-        """A client answers what it was asked on behalf of another."""
+        """Handle a client's answer to a request sent on behalf of another client."""
         if not self._replies.answered(link, response, effects):
             self._relays.answered(link, response, effects)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """A link is gone; maybe one of a client."""
+        """Handle a closed link, if it was a client's."""
         if self._peers.pop(link, None) is not None:
             self.pulls.parked.closed(link)
             self._relays.closed(link, effects)
@@ -198,7 +202,7 @@ class RemotingService:
     # -- timers ----------------------------------------------------------------------------------
 
     def due(self, key: object, now: int, effects: list[Effect]) -> None:
-        """A timer of one of the parts came."""
+        """Handle a timer of one of the parts."""
         if isinstance(key, tuple):
             kind, level = key
             assert kind == SCHEDULE_TIMER
@@ -214,13 +218,13 @@ class RemotingService:
             self._queries.due(now, effects)
 
     def stop(self) -> None:
-        """The store is about to be closed. Raises StorageError."""
+        """Prepare for the closing of the store. Raises StorageError."""
         self._transactions.stop()
 
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert the invariants of what is in memory."""
+        """Assert the invariants of the state in memory."""
         self.clients.check()
         self._relays.check()
         self._replies.check()
@@ -229,7 +233,7 @@ class RemotingService:
         self._conversion.check()
 
     def check_kept(self) -> None:
-        """Assert the invariants of what is on the disk too, while the store is open."""
+        """Assert the invariants of the state on the disk; the store must be open."""
         self._groups.check()
         self._committed.check()
         self._schedule.check()

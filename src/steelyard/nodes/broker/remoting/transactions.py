@@ -1,27 +1,33 @@
-"""Transactions: half messages, 37 END_TRANSACTION, and asking producers (39) what became of theirs.
+"""Transactions: half messages, 37 END_TRANSACTION, and checks (39) of open transactions.
 
-A message with TRAN_MSG=true is stored in the half topic, where no consumer looks, with its real topic and queue in properties.
-The producer ends the transaction: a commit writes the message to its real queue (through the schedule where it has
-a DELAY), a rollback nothing. Where it does not, one connection of its group is asked, `transaction_timeout_ms` after
-the half message came and then every `transaction_check_interval_ms`; CHECK_IMMUNITY_TIME_IN_SECONDS of the message puts
-the first question off. After `transaction_check_max` questions, sent or not, the message goes to TRANS_CHECK_MAX_TIME_TOPIC.
+A message with TRAN_MSG=true is stored in the half topic, which no consumer reads, with its real
+topic and queue in properties. The producer ends the transaction: a commit writes the message to its
+real queue (through the schedule if it has a DELAY), a rollback writes nothing. If it does not, one
+connection of its group is asked, `transaction_timeout_ms` after the half message came and then
+every `transaction_check_interval_ms`; CHECK_IMMUNITY_TIME_IN_SECONDS of the message postpones the
+first check. After `transaction_check_max` checks, sent or not, the message goes to
+TRANS_CHECK_MAX_TIME_TOPIC.
 
-What survives a kill between any two writes
-1. The half message: the producer is told that it is stored when it is.
-2. An operation in the op topic, which says how the transaction ends and, for what is published, where: the address that
-   the message is about to get. From here on it is decided.
+What survives a crash between any two writes:
+
+1. The half message: when the producer is told that it is stored, it is.
+2. An operation in the op topic, which says how the transaction ends and, if a message is published,
+   where: the address that the message is about to get. From here on the transaction is decided.
 3. The message itself, with the address of its half message as `prepared_transaction_offset`.
-A restart reads the operations since the last progress (see `open_transactions`), looks at the address of each, and
-publishes what is not there. So a committed message is published once: whatever ends a transaction that has ended
-is refused. When the disk refuses step 3 it is tried again every second. (A power cut may lose an operation whose message
-the disk has; the transaction is then open again.)
 
-Differences from RocketMQ, which puts a half message that is asked after at the end of the half topic again: here it keeps its
-place, so that a late answer and the answer to a question end one and the same transaction, once. Times are counted from
-when the message was stored, not born. 5.x's refusal (604) of an end that comes later than CHECK_IMMUNITY_TIME_IN_SECONDS
-is not needed.
-Source: broker/processor/EndTransactionProcessor.java, broker/transaction/queue/TransactionalMessageServiceImpl.java,
-TransactionalMessageBridge.java, broker/transaction/AbstractTransactionalMessageCheckListener.java.
+A restart reads the operations since the last progress (see `open_transactions`), looks at the
+address of each, and publishes what is not there. So a committed message is published once:
+ending a transaction again is refused. If the disk refuses step 3, it is tried again every second.
+(A power failure may lose an operation whose message is on the disk; the transaction is then open
+again.)
+
+Difference from RocketMQ, which appends a half message to the half topic again for each check: here
+it keeps its place, so that a late END_TRANSACTION and the answer to a check end the same
+transaction, once. Times are counted from when the message was stored, not born. 5.x's refusal (604)
+of an end that comes later than CHECK_IMMUNITY_TIME_IN_SECONDS is not needed.
+Source: broker/processor/EndTransactionProcessor.java,
+broker/transaction/queue/TransactionalMessageServiceImpl.java, TransactionalMessageBridge.java,
+broker/transaction/AbstractTransactionalMessageCheckListener.java.
 """
 
 from __future__ import annotations
@@ -55,7 +61,7 @@ from steelyard.wire.remoting.properties import Properties
 TRANSACTIONS_TIMER = "transactions"
 
 ASK_BATCH_MAX = 200
-"""Most transactions asked after, or given up, per event."""
+"""Maximum of transactions checked, or given up, per event."""
 
 _COMMITTED = int(SysFlag.TRANSACTION_COMMIT)
 
@@ -67,7 +73,7 @@ _OUTCOMES = {
 
 
 class Transactions:
-    """See the module's text."""
+    """The transactions of this broker; see the module docstring."""
 
     def __init__(self, parts: Parts, schedule: Schedule) -> None:
         self._config = parts.config
@@ -83,13 +89,13 @@ class Transactions:
             parts.store.table("transactions"), parts.config.transactions_max
         )
         self._owed: dict[int, TransactionOutcome] = {}
-        """By half offset: decided, but the message is not published yet."""
+        """By half offset: decided transactions whose message is not published yet."""
         self._armed_at: int | None = None
         self._questions = 0
 
     @property
     def full(self) -> bool:
-        """Too many are open already."""
+        """Whether too many transactions are open to begin another."""
         return self._open.full
 
     # -- beginning -------------------------------------------------------------------------------
@@ -97,12 +103,12 @@ class Transactions:
     def divert(
         self, topic: str, queue_id: int, properties: Mapping[str, str]
     ) -> tuple[str, int, dict[str, str]]:
-        """Where to store a half message, and with which properties. Call `began` when it is stored."""
+        """Return where to store a half message, and its properties; call `began` afterwards."""
         real = {props.REAL_TOPIC: topic, props.REAL_QID: str(queue_id)}
         return HALF_TOPIC, 0, {**properties, **real}
 
     def began(self, offset: int, now: int, effects: list[Effect]) -> None:
-        """A half message was stored."""
+        """Note that a half message was stored."""
         ask_at = now + self._config.transaction_timeout_ms
         self._open.begin(offset, ask_at, self._operations.next_offset)
         self._arm(now, effects)
@@ -111,11 +117,11 @@ class Transactions:
 
     @serves(RequestCode.END_TRANSACTION)
     def end(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
-        """37 END_TRANSACTION."""
+        """Handle 37 END_TRANSACTION."""
         header = request.header(EndTransactionRequestHeader)
         outcome = _OUTCOMES.get(header.commit_or_rollback)
         if outcome is None:
-            return request.reply()  # not known yet: it is asked after later
+            return request.reply()  # the producer does not know yet; it is asked later
         found = self._verified(header)
         if isinstance(found, str):
             return request.reply(ResponseCode.SYSTEM_ERROR, found)
@@ -128,7 +134,7 @@ class Transactions:
         return self._durability.acknowledge(request, request.reply(), effects)
 
     def _verified(self, header: EndTransactionRequestHeader) -> MessageView | str:
-        """The half message that is meant, or what is wrong with the request."""
+        """Return the half message that is meant, or what is wrong with the request."""
         address = header.commit_log_offset
         entry = None if address < 0 else self._store.at_address(address)
         half = None if entry is None else decode_records(entry)[0]
@@ -150,7 +156,10 @@ class Transactions:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """Decide an open transaction, and publish. Raises StorageError before it is decided, or owes the message."""
+        """Decide an open transaction and publish its message.
+
+        Raises StorageError: either nothing is decided, or the message is owed.
+        """
         offset = half.queue_offset
         self._operations.write(offset, outcome, target, now, effects)
         self._open.end(offset)
@@ -169,19 +178,18 @@ class Transactions:
             self._schedule.arm(target.queue_id + 1, now, effects)
 
     def _settle(self, now: int, effects: list[Effect]) -> None:
-        """Publish what is owed. Raises StorageError where the disk still refuses."""
+        """Publish what is owed. Raises StorageError if the disk still refuses."""
         for offset, outcome in list(self._owed.items()):
             half = self._half(offset)
             target = None if half is None else self._target(half, outcome)
             if target is not None:  # else its topic was deleted, or its retention ended
-                self._operations.write(
-                    offset, outcome, target, now, effects
-                )  # it gets another address now
+                # The message gets another address now.
+                self._operations.write(offset, outcome, target, now, effects)
                 self._publish(target, now, effects)
             del self._owed[offset]
 
     def _target(self, half: MessageView, outcome: TransactionOutcome) -> Destination | None:
-        """Where the message goes; None where it goes nowhere."""
+        """Return where the message goes; None if it goes nowhere."""
         if outcome is TransactionOutcome.ROLLBACK:
             return None
         properties = dict(half.properties)
@@ -212,7 +220,11 @@ class Transactions:
         return Destination(topic, queue_id, draft)
 
     def _half(self, offset: int) -> MessageView | None:
-        """The half message, None where its retention ended, a power cut took it, it is damaged, or a Kafka batch is there."""
+        """Return the half message, or None if it cannot be read.
+
+        Its retention may have ended, a power failure may have taken it, or it is damaged, or there
+        is a Kafka batch instead.
+        """
         if not self._half_log.min_offset <= offset < self._half_log.max_offset:
             return None
         try:
@@ -225,7 +237,7 @@ class Transactions:
     # -- asking ----------------------------------------------------------------------------------
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """The timer came: settle what is owed, ask after what is due."""
+        """Publish what is owed, and check the transactions whose time has come."""
         self._armed_at = None
         offsets = self._open.due(now, ASK_BATCH_MAX)
         try:
@@ -251,12 +263,13 @@ class Transactions:
     def _look(
         self, offset: int, half: MessageView | None, now: int, effects: list[Effect]
     ) -> Row | None:
-        """What is to be kept of a transaction whose time has come; None where it is given up."""
+        """Return the row to keep of a transaction whose time has come; None if it was given up."""
         if half is None:
             effects.append(
                 LogLine(
                     "WARNING",
-                    "an open transaction was discarded: its half message is past its retention, or damaged",
+                    "an open transaction was discarded:"
+                    " its half message is past its retention, or damaged",
                 )
             )
             self._open.end(offset)
@@ -279,7 +292,7 @@ class Transactions:
         return int(text) * 1000 if text.isdecimal() and len(text) < 10 else 0
 
     def _ask(self, half: MessageView, checks: int, effects: list[Effect]) -> None:
-        """39 CHECK_TRANSACTION_STATE to one connection of the group, by turns; to nobody where none is there."""
+        """Send 39 CHECK_TRANSACTION_STATE to the next connection of the group, if it has any."""
         producers = self._registry.producers(half.property_of(props.PGROUP) or "")
         if not producers:
             return
@@ -300,7 +313,7 @@ class Transactions:
         effects.append(Send(producer.link, Command(code, self._questions, ONEWAY_FLAG, ext, body)))
 
     def _arm(self, now: int, effects: list[Effect]) -> None:
-        """See to it that the timer is set for what is next."""
+        """Ensure that the timer is set for what is next."""
         at = self._open.next_at
         if self._owed and (at is None or at > now + DISK_RETRY_MS):
             at = now + DISK_RETRY_MS
@@ -311,15 +324,16 @@ class Transactions:
     # -- starting --------------------------------------------------------------------------------
 
     def start(self, now: int, effects: list[Effect]) -> None:
-        """Find what is open and what is owed. Call it once, before anything else."""
+        """Find what is open and what is owed; must be called before anything else."""
         half_log = self._half_log
         operations = {
             item.half_offset: item for item in self._operations.since(self._open.op_offset)
         }
         if self._operations.unreadable:
             text = (
-                f"{OP_TOPIC}: {self._operations.unreadable} damaged entries cannot be read. The transactions that they"
-                " ended count as open: their producers are asked again, and may publish them twice"
+                f"{OP_TOPIC}: {self._operations.unreadable} damaged entries cannot be read. The"
+                " transactions that they ended count as open: their producers are asked again, and"
+                " may publish them twice"
             )
             effects.append(LogLine("ERROR", text))
         first = max(self._open.half_offset, half_log.min_offset)
@@ -338,8 +352,8 @@ class Transactions:
                 self._owed[offset] = operation.outcome
         try:
             self._settle(now, effects)
-            # After a power cut rows, operations and the progress may speak of half messages that are lost. Their offsets
-            # are given again, so nothing of that may be read once more.
+            # After a power failure, rows, operations and the progress may refer to half messages
+            # that are lost. Their offsets are given again, so nothing of it may be read once more.
             self._open.keep(rows, half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
             effects.append(LogLine("ERROR", f"transactions wait: {error}"))
@@ -348,11 +362,11 @@ class Transactions:
         self._arm(now, effects)
 
     def stop(self) -> None:
-        """Keep what is open, so that the next start need not find it out from operations, which may be damaged by then.
+        """Write rows for what is open. Raises StorageError.
 
-        Raises StorageError.
+        The next start then need not find it out from operations, which may be damaged by then.
         """
-        if not self._owed:  # these are found by their operations
+        if not self._owed:  # owed messages are found by their operations
             self._open.keep_all(self._half_log.max_offset, self._operations.next_offset)
 
     # -- invariants ------------------------------------------------------------------------------
@@ -366,7 +380,10 @@ class Transactions:
 
 
 def _is_half(message: MessageView) -> bool:
-    """Does the message say where it is to go? Else it is damaged where nothing guards it."""
+    """Return whether the message says where it is to go.
+
+    If not, it is damaged: no checksum protects properties.
+    """
     queue_id = message.property_of(props.REAL_QID) or ""
     return (
         bool(message.property_of(props.REAL_TOPIC))
@@ -377,7 +394,10 @@ def _is_half(message: MessageView) -> bool:
 
 
 def _asked_after(half: MessageView, checks: int) -> bytes:
-    """The half message as its producer sees it: under its real topic and queue, with the number of the question."""
+    """Return the half message as its producer sent it: with real topic and queue.
+
+    A property has the number of the check.
+    """
     properties = dict(half.properties)
     properties[props.TRANSACTION_CHECK_TIMES] = str(checks)
     encoded = props.encode_properties(properties).encode()
