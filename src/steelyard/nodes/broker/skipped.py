@@ -16,7 +16,7 @@ from steelyard.types import LogLine
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Largest frame that RocketMQ's clients accept, including its size field."""
 ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
-"""Maximum bytes of messages in an answer: a frame without room for its header."""
+"""Maximum bytes of messages in an answer: a frame less the space for its header."""
 
 INTERVAL_MS = 10_000
 """Interval in which at most one WARNING is logged."""

@@ -88,7 +88,7 @@ class BrokerStatistics:
             meter.read(now)
 
     def rates(self, now: int) -> dict[str, str]:
-        """Return rates per second as RocketMQ prints them: a text `10s 1min 10min` for each."""
+        """Return rates per second as RocketMQ prints them: of 10 s, 1 min and 10 min in a row."""
         names = ("putTps", "getTransferredTps", "getFoundTps", "getMissTps")
         current = self._counts()
         texts: dict[str, list[str]] = {name: [] for name in names}

@@ -53,7 +53,7 @@ DLQ_QUEUES = 1
 CLUSTER_TOPIC_QUEUES = 16
 """Queues of the topic named like the cluster.
 
-Tools of 4.x create topics with this one as the template, and wait for its route.
+Tools of 4.x look up its route to find the brokers on which to create a topic.
 """
 
 LAYOUT_ATTRIBUTE = "steelyard.layout"

@@ -110,7 +110,7 @@ class Turns:
     ) -> bool:
         """Take the first step now, if `at_once`, and the others in turns; `then` gets the result.
 
-        Return False if it would have to wait and too many jobs do; otherwise as `add`.
+        Return False if it has to wait and too many jobs do; `request_bytes`: as in `add`.
         """
         is_begun = False
 
@@ -129,7 +129,7 @@ class Turns:
         return self.add(link, turn, now, effects, request_bytes)
 
     def hold(self, link: Link, request_bytes: int) -> bool:
-        """Count a waiting request until `let_go` or `closed`; return False if it is too large."""
+        """Count a waiting request until `let_go` or `closed`; return False if too much waits."""
         held = self._held.get(link, 0) + request_bytes
         if held > LINK_BYTES_MAX or self._bytes + request_bytes > BYTES_MAX:
             return False
