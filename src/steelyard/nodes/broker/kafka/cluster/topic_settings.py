@@ -61,7 +61,7 @@ class TopicSettings(msgspec.Struct, frozen=True, gc=False):
     """Whether records past the retention are deleted (cleanup.policy has `delete`)."""
     retention_ms: int
     retention_bytes: int
-    """Of one partition."""
+    """Limit for one partition."""
 
 
 def named(

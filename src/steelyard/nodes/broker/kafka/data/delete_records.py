@@ -1,8 +1,9 @@
-"""21 DeleteRecords, versions 0-2: what lies before an offset is gone.
+"""21 DeleteRecords, versions 0-2: deletes the records before an offset.
 
-- -1 means the high watermark: all that may be read. Beyond it, or less than -1: OFFSET_OUT_OF_RANGE.
-- An offset that is gone already is not an error; the answer says where the log begins.
-- Internal topics: INVALID_TOPIC_EXCEPTION.
+- -1 stands for the high watermark: everything that may be read. An offset beyond it, or less than
+  -1, is OFFSET_OUT_OF_RANGE.
+- Records that are already gone are not an error; the answer says where the log begins.
+- Internal topics are INVALID_TOPIC_EXCEPTION.
 Source: core/kafka/server/ReplicaManager.deleteRecordsOnLocalLog, Partition.deleteRecordsOnLeader.
 """
 
@@ -30,7 +31,7 @@ _UNKNOWN = -1
 
 
 class DeleteRecords:
-    """See the module's text."""
+    """The handler of DeleteRecords."""
 
     def __init__(self, partitions: Partitions, durability: Durability, faults: Faults) -> None:
         self._partitions = partitions

@@ -1,4 +1,4 @@
-"""61 DescribeProducers, version 0: who writes to a partition with a producer id, and since where in a transaction.
+"""61 DescribeProducers, version 0: a partition's idempotent producers and their transactions.
 
 Source: core/kafka/server/KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers.
 """
@@ -24,7 +24,7 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 
 class DescribeProducers:
-    """See the module's text."""
+    """The handler of DescribeProducers."""
 
     def __init__(self, partitions: Partitions, producers: Producers, faults: Faults) -> None:
         self._partitions = partitions

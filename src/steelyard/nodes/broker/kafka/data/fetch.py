@@ -1,19 +1,26 @@
-"""1 Fetch, versions 4-18: record batches from an offset on, at once or as soon as there are some.
+"""1 Fetch, versions 4-18: record batches from an offset on, at once or when there are some.
 
-- The limits on bytes are the client's, 55 MB in all at most; but the first batch that is found is always given, and whole.
-- Less than min_bytes, and no error: the fetch waits at its queues until there is enough, or max_wait_ms is over. So it
-  does where the only error is damage on the disk, at the queues that are whole.
-- Batches are given as they lie in the log; the first may begin before the offset, as in Kafka. What RocketMQ's producers
-  wrote is turned into batches (`crossing`).
-- An incremental fetch is answered with the partitions where something has changed: see `fetch_sessions`.
-- isolation_level 1 ends at the last stable offset and names the aborted transactions that the client has to skip.
-- High watermark: one past what readers may read, with flush=sync what the disk has.
-- A fetch that has many messages of RocketMQ's to convert waits for its turn (`turns`), and gets what one turn converts.
-- WOKEN_MAX fetches that waited are answered in one millisecond; an append may wake many more, and they follow in the next ones.
-- A fetch of very many partitions takes several turns. It does not wait where a queue has grown meanwhile. One of more than
-  QUEUES_MAX waits TIMED_MS at most, and no longer: appends do not wake it.
-- Leader epochs are 0. Followers, racks and preferred replicas are none of ours.
-Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch; server/FetchSession.java.
+- The client sets the limits on bytes, up to 55 MiB in all; the first batch found is always
+  returned, and whole.
+- With fewer bytes than min_bytes and no error, the fetch waits at its queues until there are
+  enough, or for max_wait_ms. If the only errors are damage on the disk, it waits at the other
+  queues.
+- Batches are returned as they are in the log; the first may begin before the offset, as in Kafka.
+  Messages of RocketMQ's producers are converted to batches (`conversion`).
+- An incremental fetch is answered with the partitions that have changed (`fetch_sessions`).
+- isolation_level 1 ends at the last stable offset, and lists the aborted transactions for the
+  client to skip.
+- The high watermark is one past the last offset that may be read, which with flush=sync is on the
+  disk.
+- A fetch with many RocketMQ messages to convert waits for its turn (`turns`), and gets what one
+  turn converts.
+- An append may wake many fetches: WOKEN_MAX are answered in one millisecond, the others in the next
+  ones.
+- A fetch of very many partitions takes several turns, and does not wait if a queue has grown
+  meanwhile. One of more than QUEUES_MAX waits for at most TIMED_MS, and appends do not wake it.
+- Leader epochs are 0. Followers, racks and preferred replicas are not supported.
+Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch;
+server/FetchSession.java.
 """
 
 from __future__ import annotations
@@ -63,26 +70,30 @@ from steelyard.wire.kafka.messages.data import (
 )
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024
-"""fetch.max.bytes of a broker."""
+"""Most bytes of records in an answer; the default of a broker's fetch.max.bytes."""
 WAIT_MS_MAX = 600_000
 _UNKNOWN = -1
 
 WOKEN_MAX = 256
-"""They take some 5 ms."""
+"""Most fetches that waited and are answered in one millisecond; they take about 5 ms."""
 QUEUES_MAX = 4_000
-"""A fetch that looks at more partitions does not wait at their queues."""
+"""Most partitions of a fetch that waits at their queues."""
 TIMED_MS = 100
-"""It waits so long at most."""
+"""How long a fetch of more partitions waits at most."""
 
 STEP_ASKED = 4_000
 ANSWERS_PER_STEP = 4_000
-"""Partitions of a request that are taken in, and of an answer that are put together, in one step of some 4 ms."""
+"""Partitions of a request to read, and of an answer to build, in one step of about 4 ms."""
 
 T = TypeVar("T")
 
 
 class FetchResult(msgspec.Struct):
-    """What a fetch found. `fetch`: the error where there is none; `spent`: there was more to convert than effort."""
+    """The findings of a fetch.
+
+    `fetch`: the error if the request has one. `size`: bytes of records. `at_once`: an error must be
+    reported without waiting. `spent`: there was more to convert than the effort allowed.
+    """
 
     call: OpenRequest
     fetch: Fetch | ErrorCode
@@ -94,7 +105,7 @@ class FetchResult(msgspec.Struct):
 
 
 class Fetches:
-    """See the module's text."""
+    """The handler of Fetch, and the fetches that wait; see the module docstring."""
 
     def __init__(
         self,
@@ -117,10 +128,10 @@ class Fetches:
         self._broker = parts.config.name
         self._turns = parts.turns
         self._woken: deque[Fetch] = deque()
-        """Those that waited, and are answered as soon as others have been served."""
+        """Fetches that waited, to be answered after those before them."""
         self._answered_at = 0
         self._may_answer = WOKEN_MAX
-        """How many more at that time."""
+        """How many more may be answered at that time."""
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -143,7 +154,7 @@ class Fetches:
             effects.append(Hang(link, "too many fetches wait for their turn"))
 
     def _found(self, call: OpenRequest, now: int) -> Steps[FetchResult]:
-        """The fetch with all its partitions, and what it finds in them."""
+        """Open a fetch with all its partitions, and read them."""
         request = call.read(FetchRequest)
         fetch = yield from self._opened(call, request, now)
         if isinstance(fetch, ErrorCode):
@@ -160,7 +171,7 @@ class Fetches:
         return FetchResult(fetch.call, fetch, parts, answers, size, at_once, spent)
 
     def _end(self, found: FetchResult, now: int, effects: list[Effect]) -> None:
-        """A fetch has found what there is: it is answered, or waits."""
+        """Answer a fetch with what there is, or let it wait."""
         fetch = found.fetch
         if isinstance(fetch, ErrorCode):
             found.call.answer(FetchResponse(0, fetch), effects)
@@ -188,7 +199,7 @@ class Fetches:
     def _opened(
         self, call: OpenRequest, request: FetchRequest, now: int
     ) -> Steps[Fetch | ErrorCode]:
-        """The fetch with all its partitions, also those that the session knows."""
+        """Return the fetch with all its partitions, including those that the session knows."""
         sessions = self._sessions
         epoch = request.session_epoch
         session = None
@@ -225,7 +236,7 @@ class Fetches:
         )
 
     def _ends(self, parts: Iterable[CachedPartition]) -> dict[Queue, tuple[CachedPartition, int]]:
-        """The queues to wait at, and where they end."""
+        """Return the queues to wait at, each with the address where it ends."""
         ends = {}
         for asked in parts:
             place = asked.place
@@ -238,7 +249,7 @@ class Fetches:
     # -- waking ----------------------------------------------------------------------------------
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
-        """A queue has something new to read: answer the fetches that waited for it."""
+        """Answer the fetches that waited for a queue, because it has something new to read."""
         queue = (topic, queue_id)
         if self._parked.of_queue(queue) is None:
             return
@@ -247,7 +258,7 @@ class Fetches:
             return
         try:
             stable = self._producers.last_stable(log)
-        except StorageError:  # for the reader, who will be told; not for the producer who woke it
+        except StorageError:  # the reader will be told; it does not concern the producer
             stable = self._durability.readable_end(log)
         self._answer_woken(self._parked.grown(queue, log, stable), now, effects)
 
@@ -256,11 +267,11 @@ class Fetches:
         return self._answered_at + 1 if self._woken else self._parked.next_at
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Answer the fetches that waited long enough."""
+        """Answer the fetches that have waited long enough."""
         self._answer_woken(self._parked.due(now), now, effects)
 
     def _answer_woken(self, fetches: Iterable[Fetch], now: int, effects: list[Effect]) -> None:
-        """Answer these, after those that were woken before them, as many as may be answered now."""
+        """Answer as many fetches as may be answered now: those woken before, then these."""
         self._woken += fetches
         if now != self._answered_at:
             self._answered_at, self._may_answer = now, WOKEN_MAX
@@ -272,7 +283,7 @@ class Fetches:
                 self._late(fetch, effort, now, effects)
 
     def _late(self, fetch: Fetch, effort: Effort, now: int, effects: list[Effect]) -> None:
-        """Answer a fetch that has waited. An incremental one has nothing to say but of the queues that woke it."""
+        """Answer a fetch that has waited: an incremental one only for the queues that woke it."""
         looks_at_all = fetch.session is None or fetch.is_timed
         parts = fetch.parts if looks_at_all else list(fetch.news.values())
         if len(parts) >= STEP_PARTITIONS:
@@ -285,7 +296,7 @@ class Fetches:
             self._give(found, now, effects)
 
     def _waits_for_turn(self, found: FetchResult, now: int, effects: list[Effect]) -> bool:
-        """The fetch takes long: answer it in its turn. False where too many wait for theirs."""
+        """Let a fetch that takes long be answered in its turn; return False if too many wait."""
         return self._turns.add(found.call.peer.link, partial(self._turn, found), now, effects)
 
     def _turn(self, found: FetchResult, now: int, effects: list[Effect]) -> bool:
@@ -304,7 +315,7 @@ class Fetches:
         self._run(call, answered, call.answer_in_turns, now, effects)
 
     def closed(self, link: Link) -> None:
-        """Nobody waits on this connection any more."""
+        """Forget the fetches of a closed link."""
         self._parked.closed(link)
 
     # -- answering -------------------------------------------------------------------------------
@@ -331,7 +342,7 @@ class Fetches:
             if answer.next_offset >= 0:
                 self._given(fetch, answer, now)
                 if session is not None and session.parts.get(asked.key) is asked:
-                    # Those that were served come last the next time.
+                    # Partitions that returned records come last in the next fetch.
                     del session.parts[asked.key]
                     session.parts[asked.key] = asked
         session_id = NO_SESSION
@@ -354,7 +365,7 @@ class Fetches:
         return FetchResponse(0, 0, session_id, responses, endpoints)
 
     def _given(self, fetch: Fetch, answer: PartitionAnswer, now: int) -> None:
-        """Count what goes out, and note it where a member of a group gets it."""
+        """Count what is sent, and note a delivery if a member of a group gets it."""
         self._statistics.found += 1
         self._statistics.got_messages += answer.next_offset - answer.asked.offset
         asked, place = answer.asked, answer.asked.place
@@ -368,7 +379,7 @@ class Fetches:
         try:
             stored_at = place.log.stored_at(first)
         except StorageError:
-            return  # it was readable just now; the ledger is not worth more
+            return  # it was readable just now; only the ledger misses it
         group, member = reader
         delivery = Delivered(
             at=now,
@@ -406,7 +417,7 @@ def _asked(request: FetchRequest) -> Steps[dict[Key, CachedPartition]]:
 
 
 def _has_grown(parts: Iterable[CachedPartition]) -> bool:
-    """Whether there is more than when the partitions were looked at."""
+    """Return whether a log has grown since its partition was read."""
     return any(
         asked.place is not None
         and asked.place.log is not None

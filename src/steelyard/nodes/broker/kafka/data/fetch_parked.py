@@ -1,7 +1,7 @@
-"""Fetches that found too little and wait: for records, for their time, or for their connection to close.
+"""Fetches that found too little and wait: for records, for their time, or for their link to close.
 
-A fetch waits at all the queues that it asks for. Appends tell it by how much a queue has grown, so that nothing is read
-before there is enough.
+A fetch waits at all the queues that it reads. An append tells it by how much a queue has grown, so
+that nothing is read before there is enough.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from steelyard.store.log import Log
 
 SLOT_MS = 10
 PARKED_MAX = 16
-"""Most fetches of one link that wait. Kafka's clients have one at a time; all of them may be answered by one append."""
+"""Most waiting fetches of one link.
+
+Kafka's clients have one at a time; a single append may have to answer all.
+"""
 
 
 class Fetch(msgspec.Struct):
-    """One fetch request, checked.
+    """A fetch request that was checked.
 
-    `session`: that of an incremental fetch, which is answered where something has changed; `makes_session`: the answer
-    begins one. `found`: bytes that were there when it began to wait, and those that came since; `ends`: where each
-    queue ended then, an address, -1 where nobody had written yet; `news`: the partitions with something to tell;
-    `is_timed`: it waits for its time only.
+    `session`: that of an incremental fetch, which is answered when something has changed.
+    `makes_session`: the answer begins one. `committed`: only committed records are read. `found`:
+    bytes that were there when it began to wait, and those added since. `ends`: the address where
+    each queue ended then, -1 if nothing was written yet. `news`: the partitions with something to
+    report. `is_timed`: it waits for its time only.
     """
 
     call: OpenRequest
@@ -41,15 +45,15 @@ class Fetch(msgspec.Struct):
 
 
 class ParkedFetches(Parked[Fetch]):
-    """See the module's text. A fetch waits at the queues in its `ends`."""
+    """The fetches that wait, each at the queues in its `ends`."""
 
     def __init__(self, waiting_max: int) -> None:
         super().__init__(waiting_max, SLOT_MS, PARKED_MAX)
 
     def grown(self, queue: Queue, log: Log, stable: int) -> list[Fetch]:
-        """A queue has grown: the fetches that waited for it and now have enough, removed.
+        """Remove and return the fetches that have enough, now that a queue has grown.
 
-        `stable`: its last stable offset; who reads committed records does not mind what is beyond.
+        `stable`: its last stable offset; readers of committed records ignore what is beyond.
         """
         ready = []
         for serial, fetch in self._by_queue[queue].items():

@@ -1,4 +1,4 @@
-"""What a fetch finds in the logs of its partitions: records within its limits, or why there are none."""
+"""What a fetch finds in the logs of its partitions: records within its limits, or errors."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ from steelyard.wire.kafka.messages.data import (
 from steelyard.wire.kafka.schema import Records
 
 IDS_SINCE = 13
-"""From this version of Fetch on topics go by their ids."""
+"""First version of Fetch that names topics by id."""
 STORAGE_ERROR_SINCE = 6
-"""Before, clients do not know that error as one to try again after."""
+"""First version of Fetch whose clients retry after KAFKA_STORAGE_ERROR."""
 
 LASTING = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
-"""What the disk refuses is refused the next time, too: a fetch that gets nothing else waits for as long as it may.
+"""Errors of the disk, which last: a fetch that gets nothing else waits for as long as it may.
 
-Some clients ask again at once (aiokafka, kafka-python), others after a pause of their own (librdkafka).
+Some clients ask again at once (aiokafka, kafka-python), others after a pause of their own
+(librdkafka).
 """
 
 STEP_PARTITIONS = 500
-"""Partitions that a fetch looks at in one step, some 4 ms of work where nothing is read."""
+"""Partitions that a fetch reads in one step: about 4 ms if there is nothing new."""
 
 _NO_EPOCH = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
@@ -54,7 +55,7 @@ _UNKNOWN = -1
 
 
 class PartitionAnswer(msgspec.Struct, gc=False):
-    """What there is to say of one partition. `next_offset`: where the records end, -1 without any."""
+    """The answer for one partition. `next_offset`: where its records end, -1 without any."""
 
     asked: CachedPartition
     data: PartitionData
@@ -71,7 +72,7 @@ class PartitionAnswer(msgspec.Struct, gc=False):
 
 
 class Reads:
-    """See the module's text."""
+    """Reads the partitions of fetches."""
 
     def __init__(
         self,
@@ -88,10 +89,11 @@ class Reads:
     def attempt(
         self, fetch: Fetch, parts: Iterable[CachedPartition], effort: Effort
     ) -> Steps[tuple[list[PartitionAnswer], int, bool]]:
-        """What there is to say, how many bytes of records, and whether it must be said at once (see LASTING).
+        """Return the answers, their bytes of records, and whether to answer at once (see LASTING).
 
-        Converting RocketMQ's messages takes effort. When there is none left the other partitions have none of them; clients
-        ask for those first the next time. Very many partitions take several steps.
+        The conversion of RocketMQ's messages takes effort. Once that is used up, the partitions
+        left get no converted messages; clients ask for these first the next time. Very many
+        partitions take several steps.
         """
         version = self._partitions.version
         readable_end = self._durability.readable_end
@@ -119,7 +121,7 @@ class Reads:
                 self._partitions.look_again(place)
             try:
                 answer = self._read(fetch, asked, place, found, effort)
-            except CorruptError:  # the broker says so itself, to people
+            except CorruptError:  # `damage` logs it
                 answer = _fault(asked, ErrorCode.CORRUPT_MESSAGE)
             except (StorageError, ProtocolError) as error:
                 self._faults.note(f"{place.topic} was not read: {error}")
@@ -150,7 +152,7 @@ class Reads:
     def _read(
         self, fetch: Fetch, asked: CachedPartition, place: Partition, found: int, effort: Effort
     ) -> PartitionAnswer:
-        """What one partition has. `found`: bytes that the answer has of other partitions."""
+        """Read one partition. `found`: bytes that the answer has of other partitions."""
         fault = place.read_fault or epoch_fault(asked.epoch)
         if fault:
             leader = _NO_LEADER
@@ -198,9 +200,10 @@ class Reads:
 
 
 def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[Records, int]:
-    """Batches from an offset on, and where they end; none where they would have to be converted and no effort is left.
+    """Return batches from an offset on, and where they end.
 
-    Many are not read but lent: the kernel sends them from the file.
+    There are none if they would have to be converted and no effort is left. Large ones are lent,
+    not read: the kernel sends them from the file.
     """
     while offset < end:
         extent = log.find_run(offset, max(bytes_max, 0), end)
@@ -217,7 +220,7 @@ def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tu
             return to_batch(run.data, bytes_max, effort)
         if run.next_offset == offset:
             break
-        offset = run.next_offset  # what was there was given up
+        offset = run.next_offset  # the entries there were given up
     return b"", offset
 
 

@@ -1,11 +1,14 @@
-"""Fetch sessions: what a client asks for again and again is named once, and answered where it has changed (KIP-227).
+"""Fetch sessions: a client names the partitions that it fetches only once (KIP-227).
 
-A full fetch (epoch 0) makes a session, if there is room; each further fetch carries the next epoch, and names only
-partitions that are new, changed or to be forgotten. Epoch -1 ends a session.
+The answers of a session have only what has changed. A full fetch (epoch 0) creates a session if
+there is room; each later fetch carries the next epoch, and names only partitions that are new,
+changed or to be forgotten. Epoch -1 ends a session.
 
-Room is made by taking the session that was not used for the longest time, if for 2 minutes; else the smallest one that is
-older than 2 minutes and not larger than the new one. A client without a session asks in full each time.
-Source: server/FetchSession.java, FetchSessionCacheShard.java, clients/common/requests/FetchMetadata.java.
+To make room, the session that was not used for the longest time is removed if that is more than 2
+minutes, otherwise the smallest session that is older than 2 minutes, unless it is larger than the
+new one. A client without a session names all partitions each time.
+Source: server/FetchSession.java, FetchSessionCacheShard.java,
+clients/common/requests/FetchMetadata.java.
 """
 
 from __future__ import annotations
@@ -24,16 +27,18 @@ EPOCH_MAX = 0x7FFFFFFF
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 1_000_000
-"""Most partitions in all sessions together; more are asked for in full."""
+"""Most partitions in all sessions together; a client with more gets no session."""
 
 Key = tuple[str, bytes, int]
-"""Topic name and topic id as the client named them, and partition."""
+"""Topic name and topic id as the client sent them, and partition."""
 
 
 class CachedPartition(msgspec.Struct, gc=False):
-    """A partition that a client asks for. `high`, `low`: what it was told last, -1 for nothing.
+    """A partition that a client fetches.
 
-    `place`: the partition as it was found under `version`. `end`: the address where its log ended when it was read.
+    `high`, `low`: the high watermark and the log start offset it was last sent, -1 for none.
+    `place`: the partition as found under `version`. `end`: the address where its log ended when it
+    was last read.
     """
 
     key: Key
@@ -48,7 +53,7 @@ class CachedPartition(msgspec.Struct, gc=False):
 
 
 class Session(msgspec.Struct):
-    """What one client asks for. `epoch`: of its next fetch."""
+    """The partitions that one client fetches. `epoch`: of its next fetch."""
 
     session_id: int
     uses_ids: bool
@@ -59,13 +64,16 @@ class Session(msgspec.Struct):
 
 
 class Sessions:
-    """See the module's text. `slots`: max.incremental.fetch.session.cache.slots."""
+    """The sessions of all clients; see the module docstring.
+
+    `slots`: max.incremental.fetch.session.cache.slots.
+    """
 
     def __init__(self, slots: int, rng: Random) -> None:
         self._slots = slots
         self._rng = rng
         self._sessions: dict[int, Session] = {}
-        """In the order in which they were used last."""
+        """By id, the least recently used first."""
         self._partitions = 0
 
     def __len__(self) -> int:
@@ -77,7 +85,7 @@ class Sessions:
     def create(
         self, parts: dict[Key, CachedPartition], now: int, *, uses_ids: bool
     ) -> Session | None:
-        """A new session, None where there is no room for it."""
+        """Return a new session; None if there is no room."""
         if not parts or self._partitions + len(parts) > PARTITIONS_MAX:
             return None
         if len(self._sessions) >= self._slots and not self._evict(len(parts), now):
@@ -111,7 +119,10 @@ class Sessions:
     def update(
         self, session: Session, changed: Iterable[CachedPartition], forgotten: list[Key], now: int
     ) -> bool:
-        """The next fetch of a session: its partitions as they are now. False where there is no room for them."""
+        """Apply the next fetch to a session; return False if there is no room for its partitions.
+
+        A session without room, or without partitions, is removed.
+        """
         parts = session.parts
         before = len(parts)
         for asked in changed:

@@ -1,7 +1,9 @@
 """23 OffsetForLeaderEpoch, versions 2-4: where an epoch of a partition's leader ended.
 
-There is one epoch, 0, and it has not ended. Consumers ask this to find out whether a log was cut behind them.
-Source: core/kafka/server/ReplicaManager.lastOffsetForLeaderEpoch, Partition.lastOffsetForLeaderEpoch.
+There is one epoch, 0, which lasts: it ends where the log ends. Consumers use this API to detect
+that a log was truncated.
+Source: core/kafka/server/ReplicaManager.lastOffsetForLeaderEpoch,
+Partition.lastOffsetForLeaderEpoch.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 
 class LeaderEpochs:
-    """See the module's text."""
+    """The handler of OffsetForLeaderEpoch."""
 
     def __init__(self, partitions: Partitions, durability: Durability) -> None:
         self._partitions = partitions

@@ -1,16 +1,22 @@
 """2 ListOffsets, versions 1-11: the offset at a time, or at one end of a log.
 
-| timestamp | meaning |
-|---|---|
-| -1 | end: one past the last offset that the reader may read (isolation_level 1: the last stable offset) |
-| -2, -4 | begin; all of a log is local here |
-| -3 (7) | of the record with the largest timestamp |
-| -5 (9), -6 (11) | of what was moved to another tier, or waits for it: nothing here, so -1; the begin |
-| 0 and later | of the first record with this timestamp or a later one; -1 without one |
+| timestamp | since version | meaning |
+|---|---|---|
+| -1 | 1 | the end: one past the last offset that the reader may read |
+| -2 | 1 | the begin |
+| -3 | 7 | the record with the largest timestamp |
+| -4 | 8 | the begin of what is local: of the whole log |
+| -5 | 9 | the end of what was moved to another tier: nothing was, so -1 |
+| -6 | 11 | the begin of what is yet to be moved there: of the whole log |
+| 0 and later | 1 | the first record with this timestamp or a later one; -1 without one |
 
-A request takes its time: the timestamps of a log are read when they are asked for first, and a batch is unpacked to find a
-record in it. So it is answered in steps (`turns`). In brackets: since which version. Others get UNSUPPORTED_VERSION. A partition that is named twice is INVALID_REQUEST.
-Source: core/kafka/server/ReplicaManager.fetchOffset, storage/internals/log/UnifiedLog.fetchOffsetByTimestamp.
+With isolation_level 1, the reader may read up to the last stable offset. Other timestamps are
+UNSUPPORTED_VERSION, and a partition that is named twice is INVALID_REQUEST.
+
+A request may take long, because the timestamps of a log are read when they are first needed, and a
+batch is unpacked to find a record in it. It is therefore answered in steps (`turns`).
+Source: core/kafka/server/ReplicaManager.fetchOffset,
+storage/internals/log/UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -59,14 +65,14 @@ _NOTHING = (-1, -1)
 STEP_PARTITIONS = 500
 STEP_RECORDS = 1_000
 AT_ONCE_BYTES = 4_096
-"""A batch of at most so many bytes is read at once, without waiting for a turn, where it is not compressed."""
+"""Largest uncompressed batch that is read without waiting for a turn."""
 
 Found = tuple[int, int]
 """Offset and timestamp."""
 
 
 class ListOffsets:
-    """See the module's text."""
+    """The handler of ListOffsets."""
 
     def __init__(
         self,
@@ -153,7 +159,7 @@ _BEGINS = (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD)
 
 
 def _first_at(log: Log, timestamp: int) -> Steps[Found | None]:
-    """The first record with this timestamp or a later one."""
+    """Return the first record with this timestamp or a later one."""
     start = log.min_offset
     while True:
         entry = log.offset_for_timestamp(timestamp, start)
@@ -175,12 +181,12 @@ def _first_at(log: Log, timestamp: int) -> Steps[Found | None]:
 
 
 def _largest(log: Log) -> Steps[Found | None]:
-    """The first record with the largest timestamp."""
+    """Return the first record with the largest timestamp."""
     low = log.min_offset
     batch = (yield from _batch(log, low)) if low < log.max_offset else None
     if batch is None or batch.header.base_offset == low:
         return (yield from _exact(log, log.max_timestamp()))
-    # The log begins inside a batch, whose largest timestamp may be that of a record that is deleted.
+    # The log begins inside a batch, whose largest timestamp may be that of a deleted record.
     best: Found | None = None
     for some in _times(batch):
         if some is None:
@@ -196,7 +202,7 @@ def _largest(log: Log) -> Steps[Found | None]:
 
 
 def _exact(log: Log, entry: Found | None) -> Steps[Found | None]:
-    """The record in an entry that has the entry's timestamp."""
+    """Return the first record of an entry that has the entry's timestamp."""
     batch = None if entry is None else (yield from _batch(log, entry[0]))
     if entry is None or batch is None:
         return entry
@@ -211,9 +217,9 @@ def _exact(log: Log, entry: Found | None) -> Steps[Found | None]:
 
 
 def _batch(log: Log, offset: int) -> Steps[Unpacking | None]:
-    """The batch that holds an offset; None where it is a record of RocketMQ's, or no batch any more.
+    """Return the batch that holds an offset; None for a RocketMQ message, or if there is none.
 
-    What takes memory is begun in a turn: of those only one is under way.
+    Large and compressed batches are begun in a turn, so that memory is needed for one at a time.
     """
     offset = max(offset, log.min_offset)
     if log.find_run(offset, 0, log.max_offset).size > AT_ONCE_BYTES:
@@ -231,9 +237,9 @@ def _batch(log: Log, offset: int) -> Steps[Unpacking | None]:
 
 
 def _times(batch: Unpacking) -> Iterator[list[Found] | None]:
-    """(offset, timestamp) of the records of a batch, some at a time, and None where a step ends.
+    """Yield some (offset, timestamp) of a batch's records at a time, and None where a step ends.
 
-    Their offsets are those of their places.
+    The offset of a record is the base offset plus the record's place in the batch.
     """
     base = batch.header.base_offset
     index, effort = 0, AT_ONCE

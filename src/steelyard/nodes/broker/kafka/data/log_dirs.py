@@ -1,6 +1,6 @@
-"""35 DescribeLogDirs (1 to 5) and 46 ListPartitionReassignments (0): what this broker's disk holds, and what moves.
+"""35 DescribeLogDirs (versions 1-5) and 46 ListPartitionReassignments (0): what the disk holds.
 
-There is one log directory, and partitions never move. How much room the disk has is not told (-1).
+There is one log directory, and partitions never move. The size of the disk is not reported (-1).
 Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
 """
 
@@ -24,11 +24,11 @@ from steelyard.wire.kafka.messages.logs import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 FOLDER = "logs"
-"""Below the broker's data directory, which no client needs to know."""
+"""Below the broker's data directory, whose path no client needs to know."""
 
 
 class LogDirs:
-    """The handlers of the keys above."""
+    """Handlers of DescribeLogDirs and ListPartitionReassignments."""
 
     def __init__(self, store: Store, cluster: Cluster) -> None:
         self._store = store

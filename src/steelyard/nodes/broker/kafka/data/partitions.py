@@ -1,4 +1,4 @@
-"""Finds the queue behind a partition, for those who write and read it."""
+"""Finds the queue behind a partition, for its writers and readers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.names import PERM_READ, PERM_WRITE
 
 LEADER_EPOCH = 0
-"""Of every partition, always: its leader never changes."""
+"""The leader epoch of every partition: its leader never changes."""
 NO_EPOCH = -1
 
 
 class Partition(msgspec.Struct, gc=False):
-    """A partition as its clients may use it. `fault`: why it cannot be used here at all, NONE where it can."""
+    """A partition as clients may use it. `fault`: why it cannot be used here, NONE if it can."""
 
     topic: str
     index: int
@@ -30,18 +30,18 @@ class Partition(msgspec.Struct, gc=False):
     readable: bool
     writable: bool
     log: Log | None
-    """None until somebody writes to it."""
+    """None until something is written to it."""
 
     @property
     def read_fault(self) -> ErrorCode:
-        """Why it cannot be read here."""
+        """Return why it cannot be read here, NONE if it can."""
         if self.fault or self.readable:
             return self.fault
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class Partitions:
-    """What is known of a partition is kept until the cluster changes."""
+    """The partitions found so far, until the cluster or a topic's configuration changes."""
 
     def __init__(self, cluster: Cluster, topics: TopicConfigs, store: Store) -> None:
         self.cluster = cluster
@@ -52,7 +52,7 @@ class Partitions:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Partitions found under another version must be looked for again."""
+        """Return the version of the metadata; under another one, partitions must be found again."""
         return self.cluster.version, self._topics.version.counter
 
     def find(self, topic: str, index: int) -> Partition:
@@ -70,7 +70,7 @@ class Partitions:
         return partition
 
     def look_again(self, partition: Partition) -> None:
-        """Somebody may have written to it meanwhile."""
+        """Look for the log of a partition, which may have been written to meanwhile."""
         partition.log = self._store.log(partition.topic, partition.queue_id)
 
     def _find(self, topic: str, index: int) -> Partition:
@@ -94,11 +94,11 @@ class Partitions:
         )
 
     def topic_of(self, name: str, topic_id: bytes) -> str | None:
-        """The topic that a request names, by its id where it has one; None where no topic has the id."""
+        """Return the topic that a request names, by id if it has one; None for an unknown id."""
         return name if topic_id == NO_ID else self.cluster.name_of(topic_id)
 
     def endpoints(self, leaders: Sequence[int]) -> list[tuple[int, str, int]]:
-        """(node id, host, port) of the brokers that lead partitions which clients look for in vain here."""
+        """Return (node id, host, port) of those of these leaders that are up."""
         found = []
         for node_id in sorted(set(leaders)):
             broker = self.cluster.live(node_id)
@@ -108,7 +108,10 @@ class Partitions:
 
 
 def epoch_fault(epoch: int) -> ErrorCode:
-    """What is wrong with the leader epoch that a client believes in (Partition.checkCurrentLeaderEpoch)."""
+    """Return what is wrong with the leader epoch that a client sent, or NONE.
+
+    Source: Partition.checkCurrentLeaderEpoch.
+    """
     if epoch in (NO_EPOCH, LEADER_EPOCH):
         return ErrorCode.NONE
     return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH

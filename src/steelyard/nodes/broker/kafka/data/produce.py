@@ -1,16 +1,22 @@
-"""0 Produce, versions 3-13: record batches become entries of a log, as they came but for their offset.
+"""0 Produce, versions 3-13: appends record batches to logs, with new offsets, otherwise as sent.
 
-- One batch of format 2 for each partition, its base offset 0; of every partition the answer has an error or an offset.
-- Refused: a batch that is damaged or cut (CORRUPT_MESSAGE), of an older format, whose count cannot be, with control
-  records, or with a producer id but no sequence (INVALID_RECORD), larger than max.message.bytes (MESSAGE_TOO_LARGE), of an
-  unknown compression, zstd before version 7 (UNSUPPORTED_COMPRESSION_TYPE); what `producers` says of idempotent ones.
-- Internal topics are INVALID_TOPIC_EXCEPTION. A topic that RocketMQ's permissions close to writers is
-  TOPIC_AUTHORIZATION_FAILED: no client takes that for a passing fault.
-- A batch that was stored before is answered as the first time.
-- acks=all and acks=1 mean the same, for a partition has one copy. With acks=0 there is no answer; an error closes the link.
+- Each partition gets one batch of format 2 with base offset 0, and its answer is an offset or an
+  error.
+- CORRUPT_MESSAGE: a damaged or truncated batch. INVALID_RECORD: no batch or several, an older
+  format, a base offset other than 0, an impossible count, control records, or a producer id without
+  a sequence. MESSAGE_TOO_LARGE: more than max.message.bytes. UNSUPPORTED_COMPRESSION_TYPE: an
+  unknown compression, or zstd before version 7. `producers` has the errors of idempotent producers.
+- Internal topics are INVALID_TOPIC_EXCEPTION. A topic that RocketMQ's permissions close to writers
+  is TOPIC_AUTHORIZATION_FAILED, which no client retries.
+- A batch that was stored before is answered as it was the first time.
+- With message.timestamp.type=LogAppendTime the batch gets the broker's time.
+- acks=all and acks=1 mean the same, because a partition has one copy. With acks=0 there is no
+  answer; an error closes the link.
 - With flush=sync the answer waits for the disk.
-- Records are not looked into: keys, timestamps and the insides of compressed batches are their producer's business.
-Source: core/kafka/server/KafkaApis.handleProduceRequest, clients/common/requests/ProduceRequest.validateRecords,
+- Records are not inspected: keys, timestamps and the contents of compressed batches are the
+  producer's business.
+Source: core/kafka/server/KafkaApis.handleProduceRequest,
+clients/common/requests/ProduceRequest.validateRecords,
 storage/internals/log/UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch.
 """
 
@@ -51,7 +57,7 @@ _COMPRESSIONS = frozenset(int(each) for each in Compression)
 
 
 class Produce:
-    """See the module's text."""
+    """The handler of Produce."""
 
     def __init__(
         self, parts: Parts, partitions: Partitions, producers: Producers, faults: Faults
@@ -174,7 +180,7 @@ class Produce:
                 raise RequestRefused(fault, _order_text(partition, header, fault))
             producers.prepare(log)
             offset = self._writer.write_batch(log, batch, header.count, now, append_time)
-            # Before readers wake: where an open transaction begins they must not go on.
+            # Before readers wake: they must not read beyond the begin of an open transaction.
             producers.wrote(log, header, offset, timestamp, now)
         self._writer.wrote(log, offset, now, effects)
         time = -1 if append_time is None else append_time
@@ -182,7 +188,7 @@ class Produce:
 
 
 def _checked(batch: bytes, version: int, bytes_max: int) -> BatchHeader:
-    """The header of the one batch that a producer sent. Raises RequestRefused."""
+    """Return the header of the one batch that a producer sent. Raises RequestRefused."""
     invalid = ErrorCode.INVALID_RECORD
     size = len(batch)
     if not size:

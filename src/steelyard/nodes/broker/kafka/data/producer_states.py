@@ -1,6 +1,6 @@
-"""What a log knows of its producers: the last batches of each, open transactions, and those that were aborted.
+"""What a log knows of its producers: their last batches, and open and aborted transactions.
 
-Plain bookkeeping of what was stored, in the order in which it was; `producers` asks it whether a batch may be stored.
+This only records what was stored, in that order; `producers` decides what may be stored.
 Source: storage/internals/log/ProducerStateEntry.java, TransactionIndex.java.
 """
 
@@ -27,7 +27,10 @@ class BatchMetadata(msgspec.Struct, array_like=True, gc=False):
 
 
 class ProducerStateEntry(msgspec.Struct, array_like=True):
-    """What a log knows of a producer. `seen_at`: when it wrote last, ms; `open_from`: where its transaction began."""
+    """What a log knows of a producer.
+
+    `seen_at`: when it last wrote, in ms. `open_from`: the first offset of its open transaction.
+    """
 
     producer_id: int
     epoch: int
@@ -42,7 +45,7 @@ class ProducerStateEntry(msgspec.Struct, array_like=True):
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def wrote(self, header: BatchHeader, offset: int, timestamp: int, now: int) -> None:
-        """A batch of it was stored at an offset."""
+        """Record a batch that was stored at an offset."""
         if header.producer_epoch != self.epoch:
             self.epoch = header.producer_epoch
             self.batches = []
@@ -59,9 +62,9 @@ class ProducerStateEntry(msgspec.Struct, array_like=True):
 
 
 class Aborted(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An aborted transaction: its batches lie from `first` on, its marker at `last`.
+    """An aborted transaction: its batches begin at `first`, its marker is at `last`.
 
-    `stable`: the last stable offset after it; no transaction that ends later began before.
+    `stable`: the last stable offset after it; no transaction that ends later began before that.
     """
 
     producer_id: int
@@ -71,7 +74,7 @@ class Aborted(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class LogProducers:
-    """The producers of one log. In the order in which they wrote last."""
+    """The producers of one log, in the order of their last writes."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -86,7 +89,7 @@ class LogProducers:
         """Batches since the last snapshot."""
 
     def wrote(self, header: BatchHeader, offset: int, timestamp: int, now: int) -> None:
-        """A batch of data with a producer id was stored."""
+        """Record a batch of data with a producer id."""
         producer_id = header.producer_id
         producer = self.known.pop(producer_id, None)
         if producer is None:
@@ -101,7 +104,7 @@ class LogProducers:
     def ended(
         self, header: BatchHeader, coordinator_epoch: int, offset: int, *, abort: bool, now: int
     ) -> Aborted | None:
-        """A marker was stored: the transaction that it aborted, if it aborted one."""
+        """Record a marker; return the transaction that it aborted, if it aborted one."""
         producer_id = header.producer_id
         producer = self.known.pop(producer_id, None)
         if producer is None:
@@ -126,6 +129,6 @@ class LogProducers:
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The sequence number `count` after another one; 0 follows the largest."""
+    """Return the sequence number `count` after another one; 0 follows the largest."""
     after = sequence + count
     return after if after <= SEQUENCE_MAX else after - SEQUENCE_MAX - 1

@@ -1,17 +1,19 @@
-"""What idempotent and transactional producers wrote last to each log: so that nothing is stored twice, nor out of order.
+"""Ensures that idempotent producers write nothing twice or out of order, and tracks transactions.
 
-Of each producer the last five batches of a log are known. A batch that was stored already is answered as the first time.
-One that does not follow the last is refused, and so is one of an older epoch. A producer that nobody knows may begin
-anywhere: it was silent for producer.id.expiration.ms, or what it wrote is no longer kept.
+The last five batches of each producer in a log are known. A batch that was stored already is
+answered as it was the first time. One that does not follow the last is refused, and so is one of an
+older epoch. An unknown producer may begin anywhere: it was silent for producer.id.expiration.ms, or
+what it wrote is no longer kept.
 
-A transaction is open from its producer's first transactional batch in the log to the marker that ends it. What consumers
-of committed records may read ends where the oldest open transaction begins (the last stable offset).
+A transaction is open from its producer's first transactional batch in the log to the marker that
+ends it. Consumers of committed records may read up to where the oldest open transaction begins (the
+last stable offset).
 
-All of it can be read off the log, so it needs no disk of its own, but for a snapshot that shortens the reading: a log is
-read from its last snapshot on, when its producers are asked for the first time. A log without a snapshot has never seen
-a producer with an id. Aborted transactions have a table of their own, for they are many and never change.
-Source: storage/internals/log/ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java,
-UnifiedLog.analyzeAndValidateProducerState.
+All of this can be read from the log. Snapshots shorten that: a log is read from its last snapshot
+on, when its producers are first needed. A log without a snapshot never had a producer with an id.
+Aborted transactions have a table of their own, because they are many and never change.
+Source: storage/internals/log/ProducerStateManager.java, ProducerAppendInfo.java,
+ProducerStateEntry.java, UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.records import ABORT, BatchHeader, read_headers, read_marker
 
 PRODUCERS_MAX = 100_000
-"""Most (log, producer) pairs known; above it the producer that a log has not heard of for longest is forgotten."""
+"""Most (log, producer) pairs to know; beyond it, a log that is written to forgets its oldest."""
 SNAPSHOT_BATCHES = 1_000
 SNAPSHOT_BYTES = 64 * 1024 * 1024
-"""A log has a new snapshot after so many batches, or bytes. Reading them takes a fraction of a second."""
+"""A log gets a new snapshot after so many batches or bytes; to read these takes under a second."""
 SWEEP_MS = 60_000
 _SCAN_BYTES = 1024 * 1024
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    """What is known from all batches before the offset `upto`. 0: nothing; the whole log must be read."""
+    """What is known from all batches before the offset `upto`; 0: the whole log must be read."""
 
     topic: str
     queue_id: int
@@ -57,7 +59,10 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Producers:
-    """See the module's text. `expiration_ms`: producer.id.expiration.ms."""
+    """The producers of all logs; see the module docstring.
+
+    `expiration_ms`: producer.id.expiration.ms.
+    """
 
     def __init__(self, store: Store, durability: Durability, expiration_ms: int, now: int) -> None:
         self._store = store
@@ -67,13 +72,16 @@ class Producers:
         self._aborted = store.table("kafka_aborted")
         self._logs: dict[int, LogProducers] = {}
         self._unclaimed: dict[int, list[Aborted]] = {}
-        """Aborted transactions of logs that were not asked for yet."""
+        """By log id, aborted transactions of logs whose producers were not needed yet."""
         self._count = 0
         self._next_at = now + SWEEP_MS
         self._distrust()
 
     def _distrust(self) -> None:
-        """After a power loss a snapshot may know more than the log has: then the whole log must be read."""
+        """Check what is stored against the logs, which may have lost their ends in a power loss.
+
+        A snapshot that knows more than its log has is dropped, and the whole log will be read.
+        """
         ends = {
             str(log.log_id): log.max_offset
             for topic in self._store.topics()
@@ -101,7 +109,7 @@ class Producers:
     # -- asked by those who write ----------------------------------------------------------------
 
     def duplicate(self, log: Log, header: BatchHeader, now: int) -> BatchMetadata | None:
-        """The batch, where it was stored before."""
+        """Return what is known of the batch if it was stored before, or None."""
         producer = self._producer(log, header.producer_id, now)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -113,7 +121,7 @@ class Producers:
         return None
 
     def fault(self, log: Log, header: BatchHeader, now: int) -> ErrorCode:
-        """Why a batch of data must not be stored, NONE where it may. No duplicate."""
+        """Return why a batch of data, no duplicate, must not be stored; NONE if it may."""
         producer = self._producer(log, header.producer_id, now)
         if producer is None:
             return ErrorCode.NONE
@@ -131,7 +139,7 @@ class Producers:
     def marker_fault(
         self, log: Log, producer_id: int, epoch: int, coordinator_epoch: int, now: int
     ) -> ErrorCode:
-        """Why a marker must not be stored, NONE where it may."""
+        """Return why a marker must not be stored; NONE if it may."""
         producer = self._producer(log, producer_id, now)
         if producer is None:
             return ErrorCode.NONE
@@ -142,13 +150,16 @@ class Producers:
         return ErrorCode.NONE
 
     def prepare(self, log: Log) -> None:
-        """Before the first batch with a producer id in a log: from now on it has a snapshot. Raises StorageError."""
+        """Save a snapshot before the first batch with a producer id in a log.
+
+        Raises StorageError.
+        """
         known = self.of(log)
         if str(log.log_id) not in self._table:
             self._save(known)
 
     def wrote(self, log: Log, header: BatchHeader, offset: int, timestamp: int, now: int) -> None:
-        """A batch of data was stored; the log was prepared. `timestamp`: the largest of its records."""
+        """Record a batch of data in a prepared log. `timestamp`: the largest of its records."""
         known = self.of(log)
         before = len(known.known)
         known.wrote(header, offset, timestamp, now)
@@ -164,12 +175,12 @@ class Producers:
         *,
         abort: bool,
     ) -> None:
-        """A marker was stored; the log was prepared."""
+        """Record a marker in a prepared log."""
         known = self.of(log)
         before = len(known.known)
         aborted = known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
         if aborted is not None:
-            # If the disk refuses, a restart reads the marker again: it lies after the last snapshot.
+            # If the disk refuses, a restart reads the marker again: it is after the last snapshot.
             with suppress(StorageError):
                 self._aborted.put(*_row(log, aborted))
         self._grown(known, len(known.known) - before)
@@ -181,7 +192,7 @@ class Producers:
         self._save_in_time(known)
 
     def passed(self, log: Log) -> None:
-        """A batch without a producer id was stored."""
+        """Note that a batch without a producer id was stored: a snapshot may be due."""
         known = self._logs.get(log.log_id)
         if known is not None and str(log.log_id) in self._table:
             self._save_in_time(known)
@@ -189,13 +200,16 @@ class Producers:
     # -- asked by those who read -----------------------------------------------------------------
 
     def last_stable(self, log: Log) -> int:
-        """One past the last offset that a consumer of committed records may read."""
+        """Return one past the last offset that a consumer of committed records may read."""
         end = self._durability.readable_end(log)
         opened = self.of(log).open
         return min(end, next(iter(opened.values()))) if opened else end
 
     def aborted(self, log: Log, first: int, next_offset: int) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, offset of the marker) of aborted transactions that meet first .. next_offset - 1."""
+        """Return the aborted transactions that overlap first .. next_offset - 1.
+
+        Each is (producer id, first offset, offset of the marker).
+        """
         all_of_log = self.of(log).aborted
         found = []
         for number in range(bisect_left(all_of_log, first, key=_marker_of), len(all_of_log)):
@@ -207,7 +221,7 @@ class Producers:
         return found
 
     def of(self, log: Log) -> LogProducers:
-        """All producers of a log. May raise StorageError."""
+        """Return all producers of a log. May raise StorageError."""
         known = self._logs.get(log.log_id)
         if known is None:
             known = self._recovered(log)
@@ -216,7 +230,7 @@ class Producers:
         return known
 
     def active(self, log: Log, now: int) -> list[ProducerStateEntry]:
-        """The producers of a log that have not expired, by id."""
+        """Return the producers of a log that have not expired, by id."""
         known = self.of(log)
         self._expire(known, now)
         return [producer for _, producer in sorted(known.known.items())]
@@ -249,7 +263,7 @@ class Producers:
         return self._next_at
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Forget who has expired and what is no longer kept, and bring snapshots up to date."""
+        """Forget expired producers, deleted logs and transactions, and update snapshots."""
         self._next_at = now + SWEEP_MS
         for log_id, known in list(self._logs.items()):
             log = known.log
@@ -275,7 +289,7 @@ class Producers:
     def _save_in_time(self, known: LogProducers) -> None:
         grown = known.log.next_address - known.snapshot_address
         if known.unsaved >= SNAPSHOT_BATCHES or grown >= SNAPSHOT_BYTES:
-            with suppress(StorageError):  # the old one stands, and it is tried again
+            with suppress(StorageError):  # the old one stays valid; retried later
                 self._save(known)
 
     def _save(self, known: LogProducers) -> None:
@@ -287,7 +301,7 @@ class Producers:
         known.snapshot_upto = log.max_offset
 
     def _recovered(self, log: Log) -> LogProducers:
-        """What the snapshot says and what was written since."""
+        """Return what the snapshot says, and what was written since."""
         known = LogProducers(log)
         value = self._table.get(str(log.log_id))
         if value is None:
@@ -307,9 +321,8 @@ class Producers:
         while offset < log.max_offset:
             try:
                 run = log.read_run(offset, _SCAN_BYTES)
-            except (
-                CorruptError
-            ) as error:  # nobody gets it; what it says of its producer is lost as well
+            except CorruptError as error:
+                # Nobody can read it, and what it says of its producer is lost as well.
                 offset = error.next_offset
                 continue
             assert run.next_offset > offset
@@ -320,7 +333,7 @@ class Producers:
         return known
 
     def _take(self, known: LogProducers, data: bytes) -> None:
-        """Learn from batches that were stored before a restart."""
+        """Record batches that were stored before a restart."""
         try:
             for at, header in read_headers(data):
                 if not header.has_producer_id:

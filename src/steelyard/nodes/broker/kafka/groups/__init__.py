@@ -1,1 +1,1 @@
-"""Requests of consumer groups and their members, and how brokers pass on what they know of groups."""
+"""Requests of consumer groups and their members, and what brokers tell each other of groups."""

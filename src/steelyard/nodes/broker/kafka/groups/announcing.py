@@ -1,9 +1,10 @@
-"""Tells the other brokers who reads which of their partitions, in the groups of this coordinator (9004).
+"""Tells the other brokers who reads their partitions in the groups of this coordinator (9004).
 
-They need it for the ledger only: a Fetch does not name its group, and it comes to the broker that has the partition. Each live
-broker is told of all groups first, then of those whose assignments changed, as soon as they do. One request to a broker is
-under way at a time; what changes meanwhile goes with the next one. A broker that started, that did not answer, or that
-knows nothing of us any more is told of all groups again.
+Only the ledger needs this: a Fetch does not name its group, and goes to the broker that has the
+partition. Each live broker is told of all groups first, then of every group whose assignments
+change. There is one request at a time to a broker; what changes meanwhile goes into the next one. A
+broker that has started, did not answer, or no longer knows this one's groups is told of all groups
+again.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from steelyard.wire.remoting.command import Command
 NOT_KNOWN = ResponseCode.QUERY_NOT_FOUND
 
 RETRY_MS = 3_000
-"""Until a broker that did not take it is told again."""
+"""Pause before a broker that did not accept a request is told again."""
 
 MESSAGE_BYTES = 1 << 20
-"""A request of this size is full."""
+"""Size at which a request is full."""
 
 GROUP_BYTES_MAX = 4 << 20
-"""Others are not told of a group with more readers than fit."""
+"""Largest description of a group; a group with more readers is not announced."""
 
 
 class _Told(PendingCall, frozen=True):
-    """A broker was told. `serial`: of the `_Listener`; `complete`: of all groups."""
+    """A request to a broker. `serial`: of its `_Listener`; `complete`: it is about all groups."""
 
     broker: str
     serial: int
@@ -49,12 +50,12 @@ class _Told(PendingCall, frozen=True):
 
 
 class _Listener(msgspec.Struct):
-    """Another broker. `known`: groups that it has readers of; `news`: groups of which it is to be told."""
+    """Another broker. `known`: groups that it has readers of; `news`: groups to tell it about."""
 
     serial: int
     not_before: int = 0
     is_new: bool = True
-    """It is to be told of all groups."""
+    """Whether it is to be told of all groups."""
     is_asked: bool = False
     known: set[str] = msgspec.field(default_factory=set)
     news: set[str] = msgspec.field(default_factory=set)
@@ -65,7 +66,7 @@ class _Listener(msgspec.Struct):
 
 
 class Announcing:
-    """See the module's text."""
+    """What the other brokers have been told; see the module docstring."""
 
     def __init__(
         self, cluster: Cluster, groups: CoordinatedGroups, peer_requests: PeerRequests
@@ -80,7 +81,7 @@ class Announcing:
     # -- what happens ----------------------------------------------------------------------------
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """After each event: tell what changed."""
+        """Tell what changed; called after each event."""
         changed = self._groups.take_changed()
         if not self._cluster.is_ready:
             return
@@ -94,7 +95,7 @@ class Announcing:
         self.due(now, effects)
 
     def _look_around(self) -> None:
-        """Brokers may have come or gone."""
+        """Find out which brokers have come or gone."""
         self._brokers_version = self._cluster.brokers_version
         me = self._cluster.me.name
         live = [broker.name for broker in self._cluster.live_brokers() if broker.name != me]
@@ -105,14 +106,14 @@ class Announcing:
                 self.started(name)
 
     def started(self, name: str) -> None:
-        """A broker is there, and knows nothing."""
+        """Add a broker that has started and knows nothing."""
         if self._cluster.is_ready and name != self._cluster.me.name:
             self._serial += 1
             self._listeners[name] = _Listener(self._serial)
             self._brokers_version = -1
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if not isinstance(pending, _Told):
             return False
@@ -181,7 +182,7 @@ class Announcing:
             listener.not_before = now + RETRY_MS
 
     def _readers(self, group_id: str, broker: str) -> tuple[GroupReaders, int]:
-        """Who of a group reads partitions of a broker, and how many bytes it takes to say so."""
+        """Return who of a group reads partitions of a broker, and how many bytes that takes."""
         nobody = GroupReaders(group_id)
         group = self._groups.get(group_id)
         if group is None:
@@ -197,7 +198,7 @@ class Announcing:
         return (readers, size) if size <= GROUP_BYTES_MAX else (nobody, 0)
 
     def _partitions(self, reader: Reader, broker: str) -> dict[str, tuple[int, ...]]:
-        """What somebody reads on a broker, by topic."""
+        """Return what a member reads on a broker, by topic."""
         found: dict[str, list[int]] = defaultdict(list)
         for partition in reader.partitions:
             queue = self._cluster.queue_of(partition)

@@ -1,7 +1,8 @@
-"""68 ConsumerGroupHeartbeat (0 to 1), 69 ConsumerGroupDescribe (0 to 1): groups of the new protocol (KIP-848).
+"""68 ConsumerGroupHeartbeat (versions 0-1) and 69 ConsumerGroupDescribe (0-1), of KIP-848.
 
-What a heartbeat does is decided in `groups.kafka.consumer`. Here is what lies around it: whether this broker
-coordinates the group, storage that fails (COORDINATOR_NOT_AVAILABLE, and the client tries again), the timer.
+`groups.kafka.consumer` decides what a heartbeat does. This module adds whether the broker
+coordinates the group, what happens if storage fails (COORDINATOR_NOT_AVAILABLE, and clients retry),
+and the timer.
 Source: core/kafka/server/KafkaApis.scala handleConsumerGroupHeartbeat, handleConsumerGroupDescribe.
 """
 
@@ -30,17 +31,18 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 ALLOWED_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe and alter configs: all there are for a group, since nobody is forbidden anything.
+"""All operations on a group, as bits, because nobody is refused any.
 
-Source: security/authorizer/AclEntry.java supportedOperations.
+Read, delete, describe, describe configs and alter configs. Source:
+security/authorizer/AclEntry.java supportedOperations.
 """
 
 Report = Callable[[done.Effects, int, list[Effect]], None]
-"""(what the groups did, now, effects to add to): notes it in the ledger and tells people."""
+"""(what the groups did, now, effects to add to): notes it in the ledger, or logs it."""
 
 
 class ConsumerGroupCalls:
-    """The handlers of the keys above."""
+    """Handlers of ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class ConsumerGroupCalls:
         return self._groups.describe(group_id)
 
     def _refuse(self, group_id: str) -> ErrorCode | None:
-        """Why this broker does not answer for a group; None where it does."""
+        """Return why this broker does not answer for a group; None if it does."""
         if self._cluster.coordinator_of(group_id) is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         fault = self._cluster.coordinator_fault(group_id)

@@ -1,8 +1,9 @@
-"""10 FindCoordinator (0 to 6): which broker coordinates a group or a transactional id.
+"""10 FindCoordinator, versions 0-6: which broker coordinates a group or a transactional id.
 
-It is the leader of the partition of __consumer_offsets (__transaction_state) that the name falls on. Those topics are laid
-out over all brokers of the cluster when somebody first asks and all are there (`membership`), once and for all.
-COORDINATOR_NOT_AVAILABLE until then, and while the coordinator is down: clients ask again. Share groups are not served.
+It is the leader of the partition of __consumer_offsets or __transaction_state that the name maps
+to. These topics are laid out over all brokers of the cluster, once and for all, when a client asks
+and all brokers are up (`membership`). Until then, and while the coordinator is down, the answer is
+COORDINATOR_NOT_AVAILABLE, and clients ask again. Share groups are not supported.
 Source: core/kafka/server/KafkaApis.scala getCoordinator.
 """
 
@@ -26,19 +27,19 @@ from steelyard.wire.kafka.messages.cluster import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 BATCH_VERSION = 4
-"""From here on a request names several."""
+"""First version whose requests name several groups or ids."""
 
 _DOWN = "The coordinator is down."
 
 TELL_INTERVAL_MS = 60_000
-"""How often people are told that there are no coordinators yet."""
+"""Pause between two warnings that there are no coordinators yet."""
 
 _TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """By type of key."""
 
 
 class Coordinators:
-    """The handler of the key above."""
+    """The handler of FindCoordinator."""
 
     def __init__(
         self, cluster: Cluster, changes: Changes, durability: Durability, forwarding: Forwarding
@@ -48,7 +49,7 @@ class Coordinators:
         self._changes = changes
         self._forwarding = forwarding
         self._tell_from: dict[str, int] = {}
-        """By topic, from when on people are told again that it is not laid out."""
+        """By topic: from when on to warn again that it is not laid out."""
         forwarding.serve(FIND_COORDINATOR.key, self.find)
 
     @serves(FindCoordinatorRequest)
@@ -76,20 +77,21 @@ class Coordinators:
         self._tell_from[topic] = now + TELL_INTERVAL_MS
         what = "groups" if topic == OFFSETS_TOPIC else "transactions"
         text = (
-            f"{what} have no coordinator yet: {reason}. Their clients wait. Start the missing brokers; if some are"
-            " gone for good, start the others with --kafka-brokers and the names of those that remain"
+            f"{what} have no coordinator yet: {reason}. Their clients wait. Start the missing"
+            " brokers; if some are gone for good, start the others with --kafka-brokers and the"
+            " names of those that remain"
         )
         effects.append(LogLine("WARNING", text))
 
     def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        """The answer with what this broker knows."""
+        """Answer with what this broker knows."""
         message = call.read(FindCoordinatorRequest)
         return self._answer(message, call.version)
 
     def _answer(
         self, message: FindCoordinatorRequest, version: int, reason: str = _DOWN
     ) -> FindCoordinatorResponse:
-        """`reason`: why there is no coordinator, where there is none."""
+        """Return the answer. `reason`: why there is no coordinator, if there is none."""
         if version >= BATCH_VERSION:
             found = [self._find(message.key_type, key, reason) for key in message.coordinator_keys]
             return FindCoordinatorResponse(coordinators=found)

@@ -1,11 +1,14 @@
-"""11 JoinGroup (0 to 9), 12 Heartbeat (0 to 4), 13 LeaveGroup (0 to 5), 14 SyncGroup (0 to 5), 15 DescribeGroups (0 to 6),
-16 ListGroups (0 to 5), 42 DeleteGroups (0 to 3): the groups that this broker coordinates.
+"""APIs 11 to 16 and 42: the members of groups, and the groups that this broker coordinates.
 
-The rules are those of `groups.kafka`; here is who asks, where the answer goes, and NOT_COORDINATOR for the groups of
-other brokers. JoinGroup and SyncGroup may be answered minutes later. With flush=sync a member learns of its generation and
-of its share when both are on the disk, as Kafka's members do when the record is replicated: a coordinator that forgot them
-in a power cut would give the same generation out again, with other shares. ListGroups lists the groups of this broker: clients
-ask every broker. Authorized operations are not told.
+- Members: 11 JoinGroup (versions 0-9), 12 Heartbeat (0-4), 13 LeaveGroup (0-5), 14 SyncGroup (0-5)
+- Groups: 15 DescribeGroups (0-6), 16 ListGroups (0-5), 42 DeleteGroups (0-3)
+
+`groups.kafka` has the rules. This module adds who asks, where the answer goes, and NOT_COORDINATOR
+for the groups of other brokers. JoinGroup and SyncGroup may be answered minutes later. With
+flush=sync a member learns of its generation and its share when both are on the disk, as Kafka's
+members do when the record is replicated: a coordinator that forgot them in a power cut would give
+out the same generation again, with other shares. ListGroups lists the groups of this broker;
+clients ask every broker. Authorized operations are not returned.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 
 class GroupRequests:
-    """The handlers of the keys above, and the coordinator's time."""
+    """Handlers of these APIs, and the coordinator's timer."""
 
     def __init__(
         self, coordinator: Coordinator, cluster: Cluster, durability: Durability, notes: Notes
@@ -71,7 +74,7 @@ class GroupRequests:
             self._durability.answer(call, message, effects)
 
     def refusal(self, group_id: str) -> ErrorCode:
-        """NONE for a group that this broker coordinates."""
+        """Return NONE if this broker coordinates a group, otherwise the error to answer with."""
         return self._cluster.coordinator_fault(group_id)
 
     # -- members ---------------------------------------------------------------------------------

@@ -1,14 +1,15 @@
-"""Brings what brokers kept of groups and transactions under a layout that does not hold any more to those that coordinate
-them now (9006).
+"""Brings groups and transactions to the brokers that coordinate them after a merge (9006).
 
-Two layouts of `__consumer_offsets` (`__transaction_state`) that meet are merged into one (`merging`); the others are noted in
-`KafkaTopic.merged`. A coordinator asks each broker of those for what it kept. Until it has all of it, it answers
-COORDINATOR_LOAD_IN_PROGRESS for the groups (transactional ids) concerned, which clients wait for: a group must not begin
-anew because its offsets are elsewhere. It is asked again and again while that broker is down; an operator who knows that it
-never returns leaves it out of the list of brokers (`KafkaConfig.brokers`).
+Two layouts of `__consumer_offsets` or `__transaction_state` that meet are merged into one
+(`merging`); the superseded ones are noted in `KafkaTopic.merged`. A coordinator asks each broker of
+those for what it kept. Until the coordinator has all of it, it answers COORDINATOR_LOAD_IN_PROGRESS
+for the groups or transactional ids concerned, and clients wait: a group must not begin anew because
+its offsets are elsewhere. A broker that is down is asked when it is back; an operator who knows
+that it never returns leaves it out of the list of brokers (`KafkaConfig.brokers`).
 
-The broker asked must know the layout that holds, so that it accepts nothing for these groups any more. It forgets what the
-other one says it has. Transactions that are decided it ends itself before it hands their ids over.
+The broker that is asked must know the valid layout, so that it accepts nothing more for these
+groups. It forgets what the other one says it has. It ends decided transactions before it hands
+their ids over.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
 RETRY_MS = 500
-"""Until a broker that is down, or does not know the layout yet, is asked again."""
+"""Pause before a broker that is down, or does not know the layout yet, is asked again."""
 
 OFFSETS_MAX = 10_000
-"""An answer with so many offsets is full."""
+"""Number of offsets at which an answer is full."""
 TRANSACTIONS_MAX = 1_000
 """Most transactional ids in one answer."""
 
 
 class HandoverRequest(msgspec.Struct, frozen=True):
-    """Body of 9006. `layout`: the one that holds; `has`: groups or transactional ids that `broker` has taken over."""
+    """Body of 9006. `layout`: the valid one; `has`: groups or ids that `broker` has taken over."""
 
     broker: str
     topic: str
@@ -52,7 +53,7 @@ class HandoverRequest(msgspec.Struct, frozen=True):
 
 
 class HandoverAnswer(msgspec.Struct, frozen=True):
-    """The answer to 9006. `complete`: that was all."""
+    """The answer to 9006. `complete`: there is no more."""
 
     groups: dict[str, tuple[MovedOffset, ...]] = {}
     transactions: tuple[Transaction, ...] = ()
@@ -60,14 +61,14 @@ class HandoverAnswer(msgspec.Struct, frozen=True):
 
 
 class _Asked(PendingCall, frozen=True):
-    """A broker was asked for what it kept under layouts of a topic."""
+    """A request to a broker for what it keeps under superseded layouts of a topic."""
 
     topic: str
     broker: str
 
 
 class CoordinatorHandover:
-    """See the module's text."""
+    """What is handed over to this broker, and by it; see the module docstring."""
 
     def __init__(
         self,
@@ -83,23 +84,23 @@ class CoordinatorHandover:
         self._peer_requests = peer_requests
         self._faults = faults
         self._asked: set[tuple[str, str]] = set()
-        """(topic, broker) with a request under way."""
+        """(topic, broker) with a request in progress."""
         self._version = -1
         self._counts: dict[tuple[str, str], int] = {}
-        """How many groups or ids were taken over so far."""
+        """How many groups or ids have been taken over."""
         self.next_at: int | None = None
 
     # -- asking ----------------------------------------------------------------------------------
 
     def follow(self, now: int) -> None:
-        """After each event: look whether there is something to ask for, where topics changed."""
+        """Check after each event that changed topics whether to ask other brokers."""
         if self._cluster.version != self._version:
             self._version = self._cluster.version
             if self._pending():
                 self.next_at = now
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Ask every broker that keeps something for us, and is there."""
+        """Ask every live broker that keeps something for this one."""
         self.next_at = None
         for topic, broker in self._pending():
             self.next_at = now + RETRY_MS
@@ -108,7 +109,7 @@ class CoordinatorHandover:
                 self._ask(topic, broker, (), now, effects)
 
     def _pending(self) -> list[tuple[str, str]]:
-        """(topic, broker) of all that keep something for us, or may."""
+        """Return (topic, broker) of all that keep something for this one, or may."""
         found: dict[tuple[str, str], None] = {}
         for name in FIXED:
             topic = self._cluster.topic(name)
@@ -134,7 +135,7 @@ class CoordinatorHandover:
             self._asked.add((topic, broker))
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if not isinstance(pending, _Asked):
             return False
@@ -145,14 +146,17 @@ class CoordinatorHandover:
         try:
             self._take(pending, read_body(answer.body, HandoverAnswer), now, effects)
         except StorageError as error:
-            text = f"the part of {pending.topic} on {pending.broker} could not be taken over yet: {error}"
+            text = (
+                f"the part of {pending.topic} on {pending.broker} could not be taken over yet:"
+                f" {error}"
+            )
             self._faults.tell(text, now, effects)
         return True
 
     def _take(
         self, pending: _Asked, answer: HandoverAnswer, now: int, effects: list[Effect]
     ) -> None:
-        """Keep what came, then have the other broker forget it. Raises StorageError."""
+        """Store what came, then have the other broker forget it. Raises StorageError."""
         topic, broker = pending.topic, pending.broker
         taken = [
             group for group, moved in answer.groups.items() if self._moving.take(group, moved, now)
@@ -183,7 +187,7 @@ class CoordinatorHandover:
 
     @serves(HANDOVER)
     def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """9006. Raises ProtocolError, StorageError."""
+        """Answer 9006. Raises ProtocolError and StorageError."""
         asked = read_body(request.body, HandoverRequest)
         topic = self._cluster.topic(asked.topic) if asked.topic in FIXED else None
         if topic is None or write(topic.layout) != asked.layout:

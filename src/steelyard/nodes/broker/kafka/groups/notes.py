@@ -1,12 +1,14 @@
 """What the rebalance ledger learns of Kafka's groups.
 
-A member's id is its client, and a partition is the queue that it is on this broker, so that both dialects of one topic line
-up. A Fetch does not say for which group it is: the reader of a partition is the member that was assigned it and has the
-client id and host of whoever fetches. Where several groups have such a member (client ids are often left at their defaults),
-each of their connections stands for another group, at first the one whose committed offset is nearest.
+A member's id is recorded as its client, and a partition as the queue that it is on this broker, so
+that the records of both dialects of a topic agree. A Fetch does not name its group: the reader of a
+partition is the member that it is assigned to and that has the client id and host of the fetching
+client. If several groups have such a member (client ids are often left at their defaults), each of
+the client's connections stands for another group, at first the one whose committed offset is
+nearest.
 
-A delivery is noted by the broker that has the partition, of groups of other coordinators too (`readers`); a commit is noted by
-the coordinator, wherever the partition is.
+A delivery is noted by the broker that has the partition, also for groups of other coordinators
+(`readers`). A commit is noted by the coordinator, wherever the partition is.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from steelyard.nodes.seam import Link
 from steelyard.types import TopicPartition
 
 READERS_MAX = 100_000
-"""So many (connection, partition) are remembered."""
+"""Most (connection, partition) pairs to remember; beyond it, all are found anew."""
 
 Reader = tuple[str, str]
 """Group id and member id."""
 
 
 class Notes:
-    """See the module's text."""
+    """What the ledger is told of Kafka's groups; see the module docstring."""
 
     def __init__(
         self,
@@ -45,7 +47,10 @@ class Notes:
         offsets: Offsets,
         others: Readers,
     ) -> None:
-        """`groups`, `offsets`: of this coordinator; `others`: what is known of the groups of others."""
+        """Note what happens in the groups of this coordinator, and deliveries to others.
+
+        `groups`, `offsets`: of this coordinator. `others`: what is known of the groups of others.
+        """
         self._ledger = ledger
         self._cluster = cluster
         self._groups = groups
@@ -54,7 +59,7 @@ class Notes:
         self._version = (groups.version, others.version)
         self._readers: dict[Link, dict[TopicPartition, Reader | None]] = {}
         self._taken: set[tuple[str, TopicPartition]] = set()
-        """Groups whose reader of a partition is known."""
+        """Groups and partitions whose reader is known."""
         self._count = 0
 
     # -- members and rebalances ------------------------------------------------------------------
@@ -66,7 +71,7 @@ class Notes:
             case news.Joined(group, member, cause, members, topics):
                 note(MemberJoined(now, broker, group, member, cause, members, topics))
             case news.Left(group, member, cause, members):
-                # Under the name that it has in RocketMQ's groups.
+                # The name for the same cause in RocketMQ's groups.
                 cause = "unregistered" if cause == news.LEFT else cause
                 note(MemberLeft(now, broker, group, member, cause, members))
             case news.Began(group, generation, cause, members):
@@ -90,12 +95,12 @@ class Notes:
     # -- deliveries ------------------------------------------------------------------------------
 
     def delivered(self, delivery: Delivered, partition: TopicPartition, now: int) -> None:
-        """A Fetch of the partition's reader found messages."""
+        """Note that a Fetch of the partition's reader found messages."""
         self._ledger.delivered(delivery, delivery.first, now)
         self._others.delivered(delivery.group, partition, delivery.next)
 
     def reader(self, asker: Asker, partition: TopicPartition, offset: int) -> Reader | None:
-        """The member that fetches, at this offset; None for a client without a group."""
+        """Return the member that fetches at this offset; None for a client without a group."""
         if self._version != self._newest or self._count >= READERS_MAX:
             self._forget()
         known = self._readers.setdefault(asker.link, {})
@@ -123,7 +128,7 @@ class Notes:
         return group_id, member
 
     def closed(self, link: Link) -> None:
-        """A connection is gone."""
+        """Forget the readers of a closed connection."""
         for partition, reader in self._readers.pop(link, {}).items():
             self._count -= 1
             if reader is not None:

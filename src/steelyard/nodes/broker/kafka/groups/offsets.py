@@ -1,8 +1,8 @@
-"""8 OffsetCommit (2 to 10), 9 OffsetFetch (1 to 10), 47 OffsetDelete (0): the committed offsets of the groups that this
-broker coordinates.
+"""8 OffsetCommit (versions 2-10), 9 OffsetFetch (1-10), 47 OffsetDelete (0): committed offsets.
 
-The rules are those of `groups.kafka`. With flush=sync a commit or a deletion is answered when it is on the disk.
-NOT_COORDINATOR for the groups of other brokers, and where the disk refuses a commit.
+They are served for the groups that this broker coordinates, by the rules of `groups.kafka`. With
+flush=sync a commit or a deletion is answered when it is on the disk. NOT_COORDINATOR is the answer
+for the groups of other brokers, and if the disk refuses a commit or a deletion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 
 class GroupOffsets:
-    """The handlers of the keys above, and what transactions and deleted topics do to offsets."""
+    """Handlers of these APIs, and what transactions and deleted topics do to offsets."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class GroupOffsets:
     def txn_commit(
         self, request: TxnOffsetCommitRequest, version: int, asker: Asker, now: int
     ) -> TxnOffsetCommitResponse:
-        """Keep offsets until the transaction ends. The caller has checked the producer's id and epoch.
+        """Keep offsets until the transaction ends; the caller has checked the producer.
 
-        Raises StorageError: nothing was stored then.
+        Raises StorageError, and then nothing was stored.
         """
         error = self._requests.refusal(request.group_id)
         if error is ErrorCode.NONE:
@@ -107,15 +107,19 @@ class GroupOffsets:
 
     @property
     def is_loading(self) -> bool:
-        """Offsets of transactions may still come from another broker: none of them can be ended now."""
+        """Return whether offsets of transactions may still come from another broker.
+
+        No transaction that has offsets can be ended until then.
+        """
         return self._cluster.awaits_any(OFFSETS_TOPIC)
 
     def end_transaction(
         self, marking: Marking, offsets_partition: int, now: int, effects: list[Effect]
     ) -> None:
-        """The marker of a transaction came to a partition of __consumer_offsets: its groups' offsets count, or are gone.
+        """Apply the marker of a transaction to one partition of __consumer_offsets.
 
-        Once more does nothing. Raises StorageError: nothing has changed then.
+        The offsets of its groups are committed or dropped; a second marker does nothing. Raises
+        StorageError, and then nothing has changed.
         """
         partitions = self._cluster.partitions(OFFSETS_TOPIC)
 
@@ -131,5 +135,5 @@ class GroupOffsets:
         self._requests.settle(happened, now, effects)
 
     def topic_deleted(self, topic: str) -> None:
-        """The offsets of a topic go with it. Raises StorageError."""
+        """Delete the offsets of a deleted topic. Raises StorageError."""
         self._coordinator.topic_deleted(topic)

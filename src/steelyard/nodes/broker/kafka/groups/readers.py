@@ -1,8 +1,9 @@
 """Who reads partitions of this broker in groups that other brokers coordinate (9004).
 
-Their coordinators tell us (`announcing`). What they told is forgotten when a group has no readers here any more, when its
-coordinator tells everything anew, and when that broker is gone. We know of no committed offsets of these groups: a group is
-taken to be where the last delivery to it ended, and at 0 before the first, as a group without commits is.
+The coordinators report it (`announcing`). What they reported is forgotten when a group has no
+readers here any more, when its coordinator reports all groups anew, and when that broker is gone.
+The committed offsets of these groups are unknown: the position of a group is where the last
+delivery to it ended, and 0 before the first, as it is for a group without commits.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
 KEPT_MAX = 200_000
-"""Partitions that are kept, counted once for each group that reads them; readers beyond are unknown."""
+"""Most partitions to keep, counted once per group that reads them; others are unknown."""
 
 
 class PartitionReader(msgspec.Struct):
-    """A partition in one group: the member that reads it, and the offset up to which it was delivered from here."""
+    """The reader of a partition in one group, and the offset up to which it got messages here."""
 
     member_id: str
     client_id: str
@@ -34,22 +35,22 @@ class PartitionReader(msgspec.Struct):
 
 
 class _Group(msgspec.Struct, frozen=True):
-    """`broker`: its coordinator."""
+    """A group with readers here. `broker`: its coordinator."""
 
     broker: str
     partitions: tuple[TopicPartition, ...]
 
 
 class Readers:
-    """See the module's text. `version` grows when something may have changed."""
+    """Readers that other brokers reported. `version`: incremented when they may have changed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._groups: dict[str, _Group] = {}
         self._readings: dict[TopicPartition, dict[str, PartitionReader]] = {}
-        """By group id, of each partition."""
+        """By partition and group id."""
         self._told: set[str] = set()
-        """Brokers that have told us everything."""
+        """Brokers that have reported all their groups."""
         self._count = 0
         self._brokers_version = cluster.brokers_version
         self.version = 0
@@ -57,11 +58,11 @@ class Readers:
     # -- asked by `notes` ------------------------------------------------------------------------
 
     def of(self, partition: TopicPartition) -> Iterable[tuple[str, PartitionReader]]:
-        """The groups that read a partition."""
+        """Return the groups that read a partition, each with its reader."""
         return self._readings.get(partition, {}).items()
 
     def delivered(self, group_id: str, partition: TopicPartition, position: int) -> None:
-        """A group was given what comes before `position`; one that is not known here may be named."""
+        """Note that a group got all before `position`; nothing happens for an unknown group."""
         reading = self._readings.get(partition, {}).get(group_id)
         if reading is not None:
             reading.position = position
@@ -70,7 +71,7 @@ class Readers:
 
     @serves(READERS)
     def take(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """9004. Raises ProtocolError."""
+        """Answer 9004. Raises ProtocolError."""
         news = read_body(request.body, ReaderNews)
         if news.broker == self._cluster.me.name:
             raise ProtocolError("this broker does not coordinate groups for itself")
@@ -104,7 +105,7 @@ class Readers:
                 self._readings.setdefault(partition, {})[told.group] = reading
 
     def _remove(self, group_id: str) -> dict[TopicPartition, int]:
-        """Forget a group; where it was."""
+        """Forget a group; return its positions."""
         positions: dict[TopicPartition, int] = {}
         group = self._groups.pop(group_id, None)
         if group is None:
@@ -124,7 +125,7 @@ class Readers:
                 self._remove(group_id)
 
     def follow(self) -> None:
-        """After each event: forget what brokers told that are gone."""
+        """Forget what brokers that are gone had reported; called after each event."""
         if self._cluster.brokers_version == self._brokers_version:
             return
         self._brokers_version = self._cluster.brokers_version

@@ -1,12 +1,12 @@
-"""9101 KAFKA_GROUPS, a request of our own at the RocketMQ listener: what an operator wants to know of Kafka groups.
+"""9101 KAFKA_GROUPS, a request of our own at the RocketMQ listener: Kafka groups for operators.
 
-Kafka's own requests tell neither why a group rebalances nor whom it waits for. Answered for the groups that this broker
-coordinates, so `steelyard.Admin` asks every broker.
+Kafka's own requests tell neither why a group rebalances nor whom it waits for. The answer covers
+the groups that this broker coordinates, so `steelyard.Admin` asks every broker.
 
 | ext field | answer, JSON |
 |---|---|
 | none | a `KafkaGroup` for each, by name |
-| group | `KafkaGroupReport` with the committed offsets; 26 where this broker coordinates no such group |
+| group | `KafkaGroupReport` with the committed offsets; 26 for a group not coordinated here |
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from steelyard.wire.remoting.command import Command
 
 GROUPS_MAX = 50_000
 OFFSETS_MAX = 50_000
-"""Most groups, and partitions of a group, in one answer: they must fit a frame. Those beyond are not told."""
+"""Most groups, and partitions of a group, in one answer: it must fit a frame.
+
+Further ones are left out.
+"""
 
 
 class Reports:
-    """The handler of the code above."""
+    """The handler of KAFKA_GROUPS."""
 
     def __init__(
         self, cluster: Cluster, groups: CoordinatedGroups, coordinator: Coordinator
@@ -81,7 +84,7 @@ class Reports:
         return replace(report, offsets=self._offsets(report))
 
     def _offsets(self, report: KafkaGroupReport) -> tuple[KafkaOffset, ...]:
-        """Of the partitions that are still there."""
+        """Return the committed offsets of partitions that still exist, and their readers."""
         committed = self._coordinator.offsets.of_group(report.group)
         holders = {
             partition: member.member_id

@@ -1,1 +1,1 @@
-"""Requests about topics, their settings, and the brokers that lead their partitions."""
+"""Requests about topics, their settings, and the leaders of their partitions."""

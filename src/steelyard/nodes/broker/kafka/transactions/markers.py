@@ -1,4 +1,4 @@
-"""Transaction markers in the logs of this broker: control batches that say how a transaction ended."""
+"""Transaction markers in the logs of this broker: control batches that commit or abort."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.wire.kafka.records import ABORT, COMMIT, Marker, read_header, wri
 
 
 class Markers:
-    """See the module's text."""
+    """Writes transaction markers."""
 
     def __init__(self, producers: Producers, store: Store, writer: Writer, faults: Faults) -> None:
         self._producers = producers
@@ -31,9 +31,10 @@ class Markers:
         now: int,
         effects: list[Effect],
     ) -> ErrorCode:
-        """End a producer's transaction in one queue. The same marker twice does no harm.
+        """End a producer's transaction in one queue; a second marker does no harm.
 
-        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: a newer one was here; KAFKA_STORAGE_ERROR.
+        Returns INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if a newer producer or
+        coordinator was here, KAFKA_STORAGE_ERROR if the disk refuses the marker.
         """
         producer_id, epoch, commit = marking.producer_id, marking.producer_epoch, marking.commit
         try:

@@ -1,10 +1,12 @@
-"""27 WriteTxnMarkers (1-2): ends transactions where they wrote, on this broker and on others.
+"""27 WriteTxnMarkers, versions 1-2: ends transactions in the partitions that they wrote to.
 
-What a transaction coordinator has decided comes as `Marking`s. Each of their partitions gets its marker: by a call where it is
-ours, by a request to its leader otherwise, again and again until it is done; a partition that is gone is done. Markers
-for __consumer_offsets make the offsets of the transaction count, or not. A partition may get one marker twice (after
-a kill between the marker and the note of it): that ends nothing more.
-Source: coordinator/transaction/TransactionMarkerChannelManager.scala, core/kafka/server/KafkaApis.scala.
+What a transaction coordinator has decided comes as `Marking`s. Each of their partitions gets its
+marker: by a function call if it is on this broker, otherwise by a request to its leader, which is
+repeated until it succeeds. A partition that no longer exists counts as done. Markers for
+__consumer_offsets commit or drop the offsets of the transaction. A partition may get one marker
+twice (after a crash between the marker and the note of it): the second one ends nothing.
+Source: coordinator/transaction/TransactionMarkerChannelManager.scala,
+core/kafka/server/KafkaApis.scala.
 """
 
 from __future__ import annotations
@@ -40,15 +42,15 @@ from steelyard.wire.kafka.schema import ApiMessage
 RETRY_MS = 200
 TIMEOUT_MS = 5_000
 COORDINATOR_EPOCH = 0
-"""A transactional id never changes its coordinator here."""
+"""Always the same: a transactional id changes its coordinator only by `handover`."""
 
 LANE = "markers"
 
 UNKNOWN, GONE = -1, -2
-"""In place of a node id."""
+"""Special values in place of a node id."""
 
 _DONE = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A newer epoch means that the partition has had its end."""
+"""Results with which a partition is done: a newer epoch means that it has its marker."""
 
 WriteMarker = Callable[[str, int, Marking, int, int, list[Effect]], ErrorCode]
 """(topic, queue id, marking, coordinator epoch, now, effects)."""
@@ -58,7 +60,7 @@ EndOffsets = Callable[[Marking, int, int, list[Effect]], ErrorCode]
 
 
 class _Open(msgspec.Struct):
-    """A marking under way. `asked`: what other brokers were asked for and have not answered."""
+    """A marking in progress. `asked`: what other brokers were asked for and have not answered."""
 
     marking: Marking
     left: set[TopicPartition]
@@ -71,7 +73,7 @@ class _Purpose(msgspec.Struct, frozen=True):
 
 
 class Markings:
-    """See the module's text."""
+    """The markings in progress, and the handler of WriteTxnMarkers."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class Markings:
     # -- what this broker's coordinator has decided ----------------------------------------------
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
-        """After each event: write the markers of what was decided in it."""
+        """Write the markers of what was decided in an event; called after each."""
         markings = self._transactions.markings
         if markings:
             self._transactions.markings = []
@@ -108,7 +110,7 @@ class Markings:
             self._ended(self._calls.pump(effects), now, effects)
 
     def _attempt(self, serial: int, now: int, effects: list[Effect]) -> None:
-        """Mark what is ours, ask the others."""
+        """Mark the partitions of this broker, and ask the leaders of the others."""
         under_way = self._open[serial]
         done: set[TopicPartition] = set()
         elsewhere: dict[int, list[TopicPartition]] = {}
@@ -132,7 +134,7 @@ class Markings:
         self._settle(serial, done, now, effects)
 
     def _leader(self, partition: TopicPartition) -> int:
-        """The node that has a partition, GONE where there is no such partition any more, UNKNOWN for the time being."""
+        """Return the node that has a partition; GONE if it no longer exists, UNKNOWN for now."""
         topic, number = partition
         if topic == OFFSETS_TOPIC and self._cluster.is_alone:
             return self._cluster.node_id
@@ -144,7 +146,7 @@ class Markings:
     def _mark(
         self, marking: Marking, partition: TopicPartition, now: int, effects: list[Effect]
     ) -> ErrorCode:
-        """Write one marker here."""
+        """Write one marker on this broker."""
         if partition.topic == OFFSETS_TOPIC:
             return self._end_offsets(marking, partition.partition, now, effects)
         place = self._cluster.place(*partition)
@@ -158,13 +160,13 @@ class Markings:
     def _settle(
         self, serial: int, done: Iterable[TopicPartition], now: int, effects: list[Effect]
     ) -> None:
-        """Note what is marked; what is not is tried again later."""
+        """Note the partitions that are done; the others are retried later."""
         under_way = self._open[serial]
         under_way.left.difference_update(done)
         try:
             self._transactions.marked(under_way.marking, done, now)
         except StorageError as error:
-            # Marked again after a restart; meanwhile the transaction stays prepared.
+            # Marked again in the next attempt; until then the transaction stays prepared.
             self._faults.tell(f"a transaction was not written: {error}", now, effects)
             under_way.left.update(done)
         if not under_way.left and not self._is_prepared(under_way.marking):
@@ -202,7 +204,7 @@ class Markings:
         self._calls.opened(event, now, effects)
 
     def refused(self, event: Refused, now: int, effects: list[Effect]) -> None:
-        """Nobody at an address that was dialed; those of others are ignored."""
+        """Handle a failed attempt to connect; those of other parts are ignored."""
         if self._calls.is_dialing(event.address):
             self._ended(self._calls.refused(event, effects), now, effects)
 
@@ -236,7 +238,7 @@ class Markings:
 
     @serves(WriteTxnMarkersRequest)
     def write(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        """27 WriteTxnMarkers."""
+        """Write the markers that the coordinator on another broker has decided."""
         message = call.read(WriteTxnMarkersRequest)
         results = [self._written(marker, now, effects) for marker in message.markers]
         return self._durability.acknowledge_call(call, WriteTxnMarkersResponse(results), effects)

@@ -1,8 +1,10 @@
-"""28 TxnOffsetCommit (0-4): offsets that count when their transaction commits.
+"""28 TxnOffsetCommit, versions 0-4: offsets that are committed with their transaction.
 
-A producer that was replaced must not leave offsets behind: one with a lower epoch than was seen here last, in a commit or in
-the end of a transaction, gets INVALID_PRODUCER_EPOCH. (Apache Kafka finds that out when it writes to __consumer_offsets.)
-Source: core/kafka/server/KafkaApis.scala handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets.
+A producer that was replaced must not leave offsets behind: an epoch lower than one seen here
+before, in a commit or at the end of a transaction, is INVALID_PRODUCER_EPOCH. (Apache Kafka finds
+that out when it writes to __consumer_offsets.)
+Source: core/kafka/server/KafkaApis.scala handleTxnOffsetCommitRequest,
+GroupCoordinatorService.commitTransactionalOffsets.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from steelyard.wire.kafka.messages.offsets import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 PRODUCERS_MAX = 100_000
-"""Most producers whose epochs are remembered; the one not heard of for longest goes first."""
+"""Most producers whose epochs are remembered; the least recently seen is forgotten first."""
 
 
 class TxnOffsets:
-    """See the module's text."""
+    """The handler of TxnOffsetCommit, and the ends of transactions with offsets."""
 
     def __init__(self, offsets: GroupOffsets, durability: Durability, faults: Faults) -> None:
         self._offsets = offsets
@@ -52,7 +54,7 @@ class TxnOffsets:
     def end(
         self, marking: Marking, offsets_partition: int, now: int, effects: list[Effect]
     ) -> ErrorCode:
-        """The producer's transaction is over, as far as the groups of this partition are concerned."""
+        """End a producer's transaction for the groups of a partition of __consumer_offsets."""
         if not self._is_current(marking.producer_id, marking.producer_epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self._offsets.is_loading:
@@ -65,7 +67,7 @@ class TxnOffsets:
         return ErrorCode.NONE
 
     def _is_current(self, producer_id: int, epoch: int) -> bool:
-        """Whether nobody has come under this id with a higher epoch; remembers this one."""
+        """Return whether this id was not used with a higher epoch, and remember the epoch."""
         known = self._epochs.pop(producer_id, epoch)
         self._epochs[producer_id] = max(known, epoch)
         if len(self._epochs) > PRODUCERS_MAX:

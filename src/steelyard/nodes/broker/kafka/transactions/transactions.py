@@ -1,9 +1,12 @@
-"""22 InitProducerId (0-5), 24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn (0-4), 26 EndTxn (0-4), 65 DescribeTransactions,
-66 ListTransactions.
+"""APIs 22, 24 to 26, 65 and 66: what the coordinator of a transactional id is asked.
 
-What the coordinator of a transactional id is asked; `groups.kafka.transactions` decides, `marking` makes it known. Another broker's
-ids get NOT_COORDINATOR. What the disk refuses is COORDINATOR_NOT_AVAILABLE, and the client asks again. Clients that do
-not know PRODUCER_FENCED yet are told INVALID_PRODUCER_EPOCH.
+- Producers: 22 InitProducerId (versions 0-5), 24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn
+  (0-4), 26 EndTxn (0-4)
+- Operators: 65 DescribeTransactions (0), 66 ListTransactions (0-2)
+
+`groups.kafka.transactions` decides, and `marking` writes the markers. Ids of other brokers get
+NOT_COORDINATOR. If the disk refuses a write, the answer is COORDINATOR_NOT_AVAILABLE, and clients
+retry. Clients that do not know PRODUCER_FENCED yet get INVALID_PRODUCER_EPOCH.
 Source: core/kafka/server/KafkaApis.scala, coordinator/transaction/TransactionCoordinator.scala.
 """
 
@@ -49,11 +52,11 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 FENCED_SINCE_INIT = 4
 FENCED_SINCE = 2
-"""From these versions on (of InitProducerId, and of the others) clients know PRODUCER_FENCED."""
+"""First versions, of InitProducerId and of the others, whose clients know PRODUCER_FENCED."""
 
 
 class TransactionRequests:
-    """See the module's text."""
+    """Handlers of these APIs."""
 
     def __init__(
         self,
@@ -229,7 +232,7 @@ class TransactionRequests:
         )
 
     def _fault(self, transactional_id: str) -> ErrorCode:
-        """NONE for a transactional id that this broker coordinates."""
+        """Return NONE if this broker coordinates a transactional id, otherwise the error."""
         return self._cluster.coordinator_fault(transactional_id, TRANSACTIONS_TOPIC)
 
     def _refused(self, error: StorageError, now: int, effects: list[Effect]) -> ErrorCode:
