@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
 from steelyard.wire.remoting import fastjson, frame, headers
-from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
+from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicList, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 from steelyard.wire.remoting.message import encode_record
@@ -42,6 +44,7 @@ class Peer:
     queues: dict[str, list[list[bytes]]] = field(default_factory=dict)
     least: int = 0
     pull_messages_max: int = 32
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
     replies: dict[int, Callable[[Command], Command | bytes]] = field(default_factory=dict)
     """Answers of a test's own, by request code; bytes are sent as they are."""
     asked: list[Command] = field(default_factory=list)
@@ -61,6 +64,8 @@ class Peer:
         self.asked.append(request)
         if request.code in self.replies:
             return self.replies[request.code](request)
+        if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            return Command(0, body=fastjson.write(TopicList(tuple(self.queues))))
         topic = request.ext.get("topic", "")
         if topic not in self.queues:
             return Command(ResponseCode.TOPIC_NOT_EXIST, remark=f"no topic {topic}")
@@ -77,6 +82,22 @@ class Peer:
             case RequestCode.GET_MAX_OFFSET:
                 records = self.queues[topic][int(request.ext["queueId"])]
                 return Command(0, ext={"offset": str(self.least + len(records))})
+            case RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
+                # stored() gives messages times that increase by one from this on
+                after = int(request.ext["timestamp"]) - 1_700_000_000_500
+                records = self.queues[topic][int(request.ext["queueId"])]
+                return Command(
+                    0, ext={"offset": str(self.least + min(max(after, 0), len(records)))}
+                )
+            case RequestCode.QUERY_CONSUMER_OFFSET:
+                found = self.committed.get((topic, int(request.ext["queueId"])))
+                if found is None:
+                    return Command(ResponseCode.QUERY_NOT_FOUND, remark="not found")
+                return Command(0, ext={"offset": str(found)})
+            case RequestCode.UPDATE_CONSUMER_OFFSET:
+                queue = topic, int(request.ext["queueId"])
+                self.committed[queue] = int(request.ext["commitOffset"])
+                return Command(0)
             case RequestCode.PULL_MESSAGE:
                 return self.pull(headers.read(headers.PullMessageRequestHeader, request.ext))
         return Command(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
@@ -128,6 +149,13 @@ def stored(topic: str, queue: int, offset: int, body: bytes) -> bytes:
 @pytest.fixture
 def peer() -> Iterator[Peer]:
     """An empty peer, listening."""
+    with listening() as made:
+        yield made
+
+
+@contextmanager
+def listening(tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
+    """An empty peer."""
     made = Peer()
 
     class Conversation(socketserver.BaseRequestHandler):
@@ -158,6 +186,8 @@ def peer() -> Iterator[Peer]:
 
     with Server(("127.0.0.1", 0), Conversation) as server:
         made.address = f"127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield made

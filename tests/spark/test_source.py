@@ -22,7 +22,7 @@ from steelyard.spark.options import read_options
 from steelyard.spark.planning import QueueRange
 from steelyard.spark.schema import SCHEMA
 from steelyard.spark.source import RocketMQDataSource, RocketMQReader
-from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from tests.spark.conftest import Peer
 
 Rows = list[tuple[int, int]]
+OWN_TOPICS = ["TBW102", "%RETRY%g", "%DLQ%g", "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"]
 
 
 def reader(peer: Peer, **options: str) -> RocketMQReader:
-    return RocketMQReader(read_options({"nameservers": peer.address, "topic": "T"} | options))
+    given = {"nameservers": peer.address, "subscribe": "T", "retryTimeoutMs": "0"}
+    return RocketMQReader(read_options(given | options))
 
 
 def ranges(peer: Peer, **options: str) -> list[tuple[int, int, int]]:
@@ -70,7 +72,7 @@ def test_the_schema() -> None:
 
 def test_a_schema_of_the_users_own_is_refused(peer: Peer) -> None:
     source = RocketMQDataSource({"nameservers": peer.address, "topic": "T"})
-    with pytest.raises(ConfigError, match=r"leave \.schema\(\.\.\.\) out"):
+    with pytest.raises(ConfigError, match=r"leave \.schema\(\.\.\.\) out, and choose columns"):
         source.reader(type(SCHEMA)(SCHEMA.fields[:1]))
 
 
@@ -91,6 +93,22 @@ OFFSETS = [
     ({"endingOffsets": '{"T": {"broker-a": {"1": -1}}}'}, [(0, 100, 110), (1, 100, 110)]),
     ({"endingOffsets": '{"T": {"broker-a": {"1": 100}}}'}, [(0, 100, 110)]),
     ({"queues": "broker-a:1"}, [(1, 100, 110)]),
+    ({"subscribe": "", "assign": '{"T": {"broker-a": [1]}}'}, [(1, 100, 110)]),
+    ({"subscribe": "", "subscribePattern": "T|U"}, [(0, 100, 110), (1, 100, 110)]),
+    ({"startingTimestamp": "1700000000504"}, [(0, 104, 110), (1, 104, 110)]),
+    (
+        {"startingOffsetsByTimestamp": '{"T": {"broker-a": {"1": 1700000000509}}}'},
+        [(0, 100, 110), (1, 109, 110)],
+    ),
+    ({"startingTimestamp": "1800000000000", "startingOffsetsByTimestampStrategy": "latest"}, []),
+    ({"endingTimestamp": "1700000000502"}, [(0, 100, 102), (1, 100, 102)]),
+    (
+        {"endingOffsetsByTimestamp": '{"T": {"broker-a": {"0": 1700000000501}}}'},
+        [(0, 100, 101), (1, 100, 110)],
+    ),
+    ({"startingOffsets": "committed", "consumerGroup": "g"}, [(0, 100, 110), (1, 107, 110)]),
+    ({"minPartitions": "3"}, [(0, 100, 105), (0, 105, 110), (1, 100, 110)]),
+    ({"maxRecordsPerPartition": "6"}, [(0, 100, 105), (0, 105, 110), (1, 100, 105), (1, 105, 110)]),
     ({"queues": "broker-a"}, [(0, 100, 110), (1, 100, 110)]),
     (
         {"startingOffsets": '{"T": {"broker-a": {"0": 7}}}', "failOnDataLoss": "false"},
@@ -106,14 +124,26 @@ OFFSETS = [
 @pytest.mark.parametrize(("options", "expected"), OFFSETS)
 def test_offsets(peer: Peer, options: dict[str, str], expected: list[tuple[int, int, int]]) -> None:
     peer.fill("T", 2, 10)
+    peer.fill("%RETRY%g", 1, 10)
     peer.least = 100
+    peer.committed["T", 1] = 107
     assert ranges(peer, **options) == expected
 
 
 REFUSED = [
-    ({"topic": "U"}, RouteError, "knows no topic 'U'"),
+    ({"subscribe": "U"}, RouteError, "knows no topic 'U'"),
     ({"queues": "broker-b"}, ConfigError, "option 'queues' names broker-b; the queues are broker-a:0, broker-a:1"),
     ({"queues": "broker-a:2"}, ConfigError, "option 'queues' names broker-a:2"),
+    (
+        {"subscribe": "", "assign": '{"T": {"broker-a": [1, 7]}}'},
+        ConfigError,
+        "option 'assign' names queue 7 of broker 'broker-a' for topic 'T'; its queues are broker-a:0, broker-a:1",
+    ),
+    (
+        {"startingTimestamp": "1800000000000"},
+        ConfigError,
+        "queue 0 of topic 'T' on broker 'broker-a' has no message stored at or after the time to start at; set option",
+    ),
     (
         {"startingOffsets": '{"T": {"broker-a": {"2": 1}}}'},
         ConfigError,
@@ -141,6 +171,17 @@ def test_what_cannot_be_planned_says_why(
     with pytest.raises(kind) as caught:
         ranges(peer, **options)
     assert words in str(caught.value)
+
+
+def test_a_pattern_leaves_out_the_topics_of_the_servers(peer: Peer) -> None:
+    for topic in ("Orders", "Orders2", "Others", *OWN_TOPICS):
+        peer.fill(topic, 1, 1)
+    for pattern, topics in (
+        (".*", ["Orders", "Orders2", "Others"]),
+        ("Orders.?", ["Orders", "Orders2"]),
+    ):
+        found = reader(peer, subscribe="", subscribePattern=pattern).partitions()
+        assert [one.topic for one in found if isinstance(one, QueueRange)] == topics
 
 
 def test_the_next_nameserver_is_asked_when_one_is_down(peer: Peer) -> None:
@@ -181,6 +222,98 @@ def test_every_message_once_and_in_order(peer: Peer) -> None:
     assert pulls[0].ext["subscription"] == "*"
 
 
+def test_chosen_columns(peer: Peer) -> None:
+    peer.fill("T", 1, 3)
+    read = reader(peer, columns="body,queueId")
+    (only,) = read.partitions()
+    (batch,) = read.read(only)
+    assert batch.to_pydict() == {  # type: ignore[attr-defined]
+        "body": [b"body 0", b"body 1", b"body 2"],
+        "queueId": [0, 0, 0],
+    }
+    source = RocketMQDataSource(
+        {"nameservers": peer.address, "topic": "T", "columns": "body,queueId"}
+    )
+    assert source.schema().simpleString() == "struct<body:binary,queueId:int>"
+
+
+def test_tags_of_the_same_hash_are_told_apart(peer: Peer) -> None:
+    """Brokers compare hash codes: this one lets everything through."""
+    peer.fill("T", 1, 3)
+    assert rows(peer, tags="t || u") == [(0, 0), (0, 1), (0, 2)]
+    assert rows(peer, tags="u", columns="queueId,queueOffset") == []
+    pulls = [one for one in peer.asked if one.code == RequestCode.PULL_MESSAGE]
+    assert [one.ext["subscription"] for one in pulls] == ["t || u", "u"]
+    assert {one.ext["expressionType"] for one in pulls} == {"TAG"}
+
+
+def test_a_condition_is_sent_to_the_broker(peer: Peer) -> None:
+    peer.fill("T", 1, 3)
+    rows(peer, sql="a > 1")
+    (pulled,) = [one for one in peer.asked if one.code == RequestCode.PULL_MESSAGE]
+    assert (pulled.ext["subscription"], pulled.ext["expressionType"]) == ("a > 1", "SQL92")
+
+
+def test_what_a_filter_refuses_is_not_lost(peer: Peer) -> None:
+    """A pull that finds nothing moves on; only offsets below the least one are lost."""
+    peer.fill("T", 1, 50)
+    moved = {"nextBeginOffset": "50", "minOffset": "0", "maxOffset": "50"}
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda _: Command(
+        ResponseCode.PULL_RETRY_IMMEDIATELY, ext=moved
+    )
+    assert rows(peer, tags="u") == []
+    moved["minOffset"] = "20"
+    with pytest.raises(ConfigError, match="has no offset 0 any more, but continues at 50"):
+        rows(peer, tags="u")
+    assert rows(peer, tags="u", failOnDataLoss="false") == []
+
+
+def test_a_read_goes_on_where_it_was_when_the_broker_comes_back(peer: Peer) -> None:
+    """1. A pull is answered. 2. The connection breaks, twice. 3. The read continues with the next offset."""
+    peer.fill("T", 1, 100)
+    count = 0
+
+    def shaky(request: Command) -> Command:
+        nonlocal count
+        count += 1
+        if count in (2, 3):
+            raise ConnectionAbortedError
+        return peer.pull(headers.read(headers.PullMessageRequestHeader, request.ext))
+
+    peer.replies[RequestCode.PULL_MESSAGE] = shaky
+    assert rows(peer, retryTimeoutMs="20000") == [(0, offset) for offset in range(100)]
+    assert count == 2 + 4
+
+
+def test_a_broker_that_stays_away(peer: Peer) -> None:
+    peer.fill("T", 1, 100)
+
+    def hang_up(_: Command) -> Command:
+        raise ConnectionAbortedError
+
+    peer.replies[RequestCode.PULL_MESSAGE] = hang_up
+    with pytest.raises(RemotingError) as caught:
+        rows(peer, retryTimeoutMs="200")
+    assert str(caught.value) == (
+        f"{peer.address} closed the connection; tried again for 0.2 s (option 'retryTimeoutMs')"
+    )
+
+
+def test_a_busy_broker_is_asked_again(peer: Peer) -> None:
+    peer.fill("T", 1, 10)
+    answers = [Command(ResponseCode.SYSTEM_BUSY, remark="later")]
+
+    def busy(request: Command) -> Command:
+        return (
+            answers.pop()
+            if answers
+            else peer.pull(headers.read(headers.PullMessageRequestHeader, request.ext))
+        )
+
+    peer.replies[RequestCode.PULL_MESSAGE] = busy
+    assert len(rows(peer, retryTimeoutMs="20000")) == 10
+
+
 def test_a_range_ends_where_it_should_though_a_broker_gives_more(peer: Peer) -> None:
     peer.fill("T", 1, 100)
     full = peer.pull
@@ -190,8 +323,6 @@ def test_a_range_ends_where_it_should_though_a_broker_gives_more(peer: Peer) -> 
 
 
 def full_pull(answer: Callable[..., Command], request: Command) -> Command:
-    from steelyard.wire.remoting import headers
-
     header = headers.read(headers.PullMessageRequestHeader, {**request.ext, "maxMsgNums": "32"})
     return answer(header)
 
@@ -260,12 +391,10 @@ ANSWERS: list[tuple[Command | bytes, type[SteelyardError], str]] = [
 @pytest.mark.parametrize(("answer", "kind", "words"), ANSWERS)
 def test_what_a_broker_answers_wrongly_is_told(
     peer: Peer,
-    monkeypatch: pytest.MonkeyPatch,
     answer: Command | bytes,
     kind: type[SteelyardError],
     words: str,
 ) -> None:
-    monkeypatch.setattr(pull, "EMPTY_PULL_WAIT_S", 0)
     peer.fill("T", 1, 10)
     peer.replies[RequestCode.PULL_MESSAGE] = lambda _: answer
     with pytest.raises(kind) as caught:

@@ -64,6 +64,17 @@ def test_registered_by_hand(spark: SparkSession, peer: Peer) -> None:
     assert read(spark, peer).count() == 5
 
 
+def test_chosen_columns_and_more_partitions_than_queues(spark: SparkSession, peer: Peer) -> None:
+    peer.fill("T", 2, 100)
+    frame = read(spark, peer, columns="queueOffset,queueId", minPartitions="5")
+    assert frame.columns == ["queueOffset", "queueId"]
+    assert frame.rdd.getNumPartitions() == 5
+    rows = frame.orderBy("queueId", "queueOffset").collect()
+    assert [(row.queueId, row.queueOffset) for row in rows] == [
+        (q, n) for q in (0, 1) for n in range(100)
+    ]
+
+
 def test_an_empty_topic_has_no_rows(spark: SparkSession, peer: Peer) -> None:
     peer.fill("T", 2, 0)
     assert read(spark, peer).count() == 0

@@ -10,10 +10,13 @@ The values are those of `wire.remoting.message.MessageView`; the tests compare t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from steelyard.errors import ProtocolError
@@ -57,8 +60,13 @@ MILLISECONDS_MAX = (1 << 63) // 1000 - 1
 """Largest timestamp; a peer's clock can be anything, and more would not fit into microseconds."""
 
 
-def decode(data: bytes, broker_name: str) -> pa.RecordBatch:
-    """Decode contiguous records to one batch of `SCHEMA`. Raises ProtocolError on damage."""
+def decode(
+    data: bytes, broker_name: str, names: Sequence[str] = tuple(SCHEMA.names)
+) -> pa.RecordBatch:
+    """Decode contiguous records to one batch of the columns `names` of `SCHEMA`.
+
+    Raises ProtocolError on damage.
+    """
     octets = np.frombuffer(data, np.uint8)
     starts = _starts(data, octets)
     head = _gather(data, HEAD, starts)
@@ -73,25 +81,35 @@ def decode(data: bytes, broker_name: str) -> pa.RecordBatch:
         raise ProtocolError(f"a record of less than {RECORD_BYTES_MIN} bytes")
     tail = _gather(data, TAIL, store_end + 72)
     body, topic, properties = _variable_parts(data, octets, head, tail, store_end, ends)
-    flat = _PropertyColumns(octets, *properties)
+    flat = cache(lambda: _PropertyColumns(octets, *properties))
+    count = len(starts)
+    columns: dict[str, Callable[[], pa.Array]] = {
+        "topic": lambda: _texts(data, *topic),
+        "brokerName": lambda: pa.repeat(broker_name, count),
+        "queueId": lambda: pa.array(head["queue_id"].astype(np.int32)),
+        "queueOffset": lambda: pa.array(head["queue_offset"].astype(np.int64)),
+        "bornTimestamp": lambda: _times(head["born_timestamp"]),
+        "storeTimestamp": lambda: _times(
+            _gather(data, STORE_TIMESTAMP, born_end + 56)["store_timestamp"]
+        ),
+        "keys": lambda: flat().values_of(KEYS),
+        "tags": lambda: flat().values_of(TAGS),
+        "body": lambda: _bodies(data, *body, sys_flag),
+        "properties": lambda: flat().map(),
+        "flag": lambda: pa.array(head["flag"].astype(np.int32)),
+        "reconsumeTimes": lambda: pa.array(tail["reconsume_times"].astype(np.int32)),
+        "msgId": lambda: _ids(data, flat().values_of(UNIQ_KEY), head, born_end, store_end),
+    }
     return pa.RecordBatch.from_arrays(
-        [
-            _texts(data, *topic),
-            pa.repeat(broker_name, len(starts)),
-            pa.array(head["queue_id"].astype(np.int32)),
-            pa.array(head["queue_offset"].astype(np.int64)),
-            _times(head["born_timestamp"]),
-            _times(_gather(data, STORE_TIMESTAMP, born_end + 56)["store_timestamp"]),
-            flat.values_of(KEYS),
-            flat.values_of(TAGS),
-            _bodies(data, *body, sys_flag),
-            flat.map(),
-            pa.array(head["flag"].astype(np.int32)),
-            pa.array(tail["reconsume_times"].astype(np.int32)),
-            _ids(data, flat.values_of(UNIQ_KEY), head, born_end, store_end),
-        ],
-        schema=SCHEMA,
+        [columns[name]() for name in names],
+        schema=pa.schema([SCHEMA.field(name) for name in names]),
     )
+
+
+def with_tags(batch: pa.RecordBatch, tags: Collection[str]) -> pa.RecordBatch:
+    """Return the rows with one of these tags; brokers compare hash codes only."""
+    wanted = pa.array(sorted(tags), pa.string())
+    return batch.filter(pc.is_in(batch.column("tags"), value_set=wanted))
 
 
 # -- where things are ------------------------------------------------------------------------------

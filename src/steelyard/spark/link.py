@@ -1,8 +1,7 @@
 """A blocking connection to a broker or nameserver, for Spark's workers.
 
 A worker reads one queue at a time and only waits for it, so a plain socket is simpler than the
-event loop of `driver`. Requests may be pipelined, as long as each reply is awaited by its opaque,
-in order.
+event loop of `driver`. Requests may be pipelined, as long as each reply is awaited by its opaque.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from steelyard.errors import (
     ConnectError,
     RemotingError,
 )
+from steelyard.spark.access import PLAIN, Access
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command, is_response
@@ -26,9 +26,12 @@ RECEIVE_BYTES = 1 << 20
 
 
 class Link:
-    """A connection. `address` is `host:port`. Raises ConnectError if nothing listens there."""
+    """A connection. `address` is `host:port`.
 
-    def __init__(self, address: str, timeout_ms: int) -> None:
+    Raises ConnectError if nothing listens there or TLS fails, ConfigError for unusable TLS files.
+    """
+
+    def __init__(self, address: str, timeout_ms: int, access: Access = PLAIN) -> None:
         host, _, port = address.rpartition(":")
         self._address = address
         self._opaque = 0
@@ -42,6 +45,14 @@ class Link:
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._signer = access.signer()
+        context = access.context()
+        if context is not None:
+            try:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host.strip("[]"))
+            except OSError as error:
+                self._socket.close()
+                raise ConnectError(f"TLS with {address} failed: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +66,8 @@ class Link:
     def send(self, request: Command) -> int:
         """Send a request; return its opaque, for `receive`."""
         self._opaque += 1
+        if self._signer is not None:
+            request = self._signer(request)
         data = frame.encode(msgspec.structs.replace(request, opaque=self._opaque))
         try:
             self._socket.sendall(data)

@@ -1,20 +1,17 @@
-"""Planning of a read: a range of offsets per queue, looked up once before anything is read."""
+"""Planning of a read: the ranges of offsets to read, looked up once before anything is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
-from steelyard.spark.link import Link
-from steelyard.spark.options import EARLIEST, LATEST, Options, QueueName
-from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import TopicRouteData
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command
-from steelyard.wire.remoting.names import PERM_READ
+from steelyard.errors import ConfigError, RouteError
+from steelyard.spark.catalog import Catalog, KnownQueues
+from steelyard.spark.offsets import QueueName, Range, split
+from steelyard.spark.options import Options
+from steelyard.spark.positions import COMMITTED, EARLIEST, LATEST, ReadPosition
 
 
 @dataclass(frozen=True)
@@ -28,118 +25,154 @@ class QueueRange(InputPartition):
     start: int
     end: int
 
+    @property
+    def queue(self) -> QueueName:
+        """The name of the queue."""
+        return self.topic, self.broker_name, self.queue_id
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The queues of a read when it was planned, and the offsets that their brokers had."""
+
+    known: KnownQueues
+    earliest: Mapping[QueueName, int]
+    latest: Mapping[QueueName, int]
+
 
 def plan(options: Options) -> list[QueueRange]:
-    """Return the ranges to read of queues that have any messages in them."""
-    found: dict[QueueName, str] = {}
-    for topic in options.topics:
-        found |= readable_queues(route_of(topic, options), topic)
-    _check_names(options, found)
-    ranges: list[QueueRange] = []
-    links: dict[str, Link] = {}
-    try:
-        for (topic, broker, queue_id), address in sorted(found.items()):
-            if _is_wanted(options, broker, queue_id):
-                if address not in links:
-                    links[address] = Link(address, options.timeout_ms)
-                start, end = _bounds(options, links[address], (topic, broker, queue_id))
-                if start < end:
-                    ranges.append(QueueRange(topic, broker, queue_id, address, start, end))
-    finally:
-        for link in links.values():
-            link.close()
-    return ranges
+    """Return the partitions of a batch: ranges of queues that have any messages in them."""
+    with Catalog(options) as catalog:
+        bounds = look(catalog, options)
+        starting = starts(catalog, options, bounds)
+        ending = ends(catalog, options, bounds)
+    ranges = []
+    for queue in sorted(bounds.known.addresses):
+        start, end = starting[queue], ending[queue]
+        if options.fail_on_data_loss:
+            _check_range(queue, start, end, bounds)
+        start, end = max(start, bounds.earliest[queue]), min(end, bounds.latest[queue])
+        if start < end:
+            ranges.append(Range(queue, start, end))
+    return partitions(options, ranges, bounds.known.addresses)
 
 
-def _is_wanted(options: Options, broker: str, queue_id: int) -> bool:
-    wanted = options.queues
-    return not wanted or (broker, None) in wanted or (broker, queue_id) in wanted
+def partitions(
+    options: Options, ranges: list[Range], addresses: Mapping[QueueName, str]
+) -> list[QueueRange]:
+    """Return the partitions that read these ranges."""
+    pieces = split(
+        ranges,
+        partitions_min=options.partitions_min,
+        records_max=options.partition_records_max,
+    )
+    return [
+        QueueRange(*piece.queue, addresses[piece.queue], piece.start, piece.end) for piece in pieces
+    ]
 
 
-def _check_names(options: Options, found: Mapping[QueueName, str]) -> None:
+def look(catalog: Catalog, options: Options) -> Bounds:
+    """Look up queues and offsets. Raises RouteError and ConfigError for names that do not exist."""
+    known = catalog.queues()
+    for topic in sorted(known.missing):
+        nameservers = ", ".join(options.nameservers)
+        raise RouteError(f"option 'subscribe': {nameservers} knows no topic {topic!r}")
+    addresses = known.addresses
+    _check_names(options, known.readable)
+    return Bounds(known, catalog.earliest(addresses), catalog.latest(addresses))
+
+
+# -- start and end ---------------------------------------------------------------------------------
+
+
+def starts(catalog: Catalog, options: Options, bounds: Bounds) -> dict[QueueName, int]:
+    """Return where each queue starts by the options; not checked against what brokers have.
+
+    Raises ConfigError for a time without messages, with the strategy 'error'.
+    """
+    position, addresses = options.starting, bounds.known.addresses
+    found = _placed(position, bounds)
+    if position.otherwise == COMMITTED:
+        committed = catalog.committed(
+            {queue: address for queue, address in addresses.items() if found[queue] == COMMITTED}
+        )
+        for queue in addresses:
+            if found[queue] == COMMITTED:
+                found[queue] = committed.get(queue, bounds.earliest[queue])
+    for queue, offset in _at_times(catalog, position, bounds).items():
+        if offset >= bounds.latest[queue] and not options.latest_if_no_later:
+            topic, broker, queue_id = queue
+            raise ConfigError(
+                f"queue {queue_id} of topic {topic!r} on broker {broker!r} has no message stored at"
+                " or after the time to start at; set option 'startingOffsetsByTimestampStrategy' to"
+                " 'latest' to start such queues at their end"
+            )
+        found[queue] = offset
+    return found
+
+
+def ends(catalog: Catalog, options: Options, bounds: Bounds) -> dict[QueueName, int]:
+    """Return where each queue ends by the options; not checked against what brokers have."""
+    return _placed(options.ending, bounds) | _at_times(catalog, options.ending, bounds)
+
+
+def _placed(position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
+    words = {EARLIEST: bounds.earliest, LATEST: bounds.latest}
+    found = {}
+    for queue in bounds.known.addresses:
+        offset = position.offsets.get(queue, position.otherwise)
+        found[queue] = words[offset][queue] if offset in words else offset
+    return found
+
+
+def _at_times(catalog: Catalog, position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
+    addresses, time = bounds.known.addresses, position.time
+    times = dict(position.times) if time is None else dict.fromkeys(addresses, time)
+    found = catalog.at_time(addresses, times)
+    # 5.x brokers may say one more than the end when nothing is that late
+    return {queue: min(offset, bounds.latest[queue]) for queue, offset in found.items()}
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def _check_names(options: Options, found: Collection[QueueName]) -> None:
     known = ", ".join(f"{broker}:{queue_id}" for _, broker, queue_id in sorted(found)[:20])
-    for name, offsets in (
-        ("startingOffsets", options.starting),
-        ("endingOffsets", options.ending),
-    ):
-        for queue in sorted(offsets):
-            if queue not in found:
+    named = {
+        "assign": options.assigned,
+        "startingOffsets": options.starting.offsets,
+        "startingOffsetsByTimestamp": options.starting.times,
+        "endingOffsets": options.ending.offsets,
+        "endingOffsetsByTimestamp": options.ending.times,
+    }
+    for name, queues in named.items():
+        for topic, broker, queue_id in sorted(queues):
+            if (topic, broker, queue_id) not in found:
                 raise ConfigError(
-                    f"option {name!r} names queue {queue[2]} of broker {queue[1]!r} for topic"
-                    f" {queue[0]!r}; its queues are {known}"
+                    f"option {name!r} names queue {queue_id} of broker {broker!r} for topic"
+                    f" {topic!r}; its queues are {known}"
                 )
     present: set[tuple[str, int | None]] = {(broker, None) for _, broker, _ in found}
     present |= {(broker, queue_id) for _, broker, queue_id in found}
-    for broker, number in options.queues:
-        if (broker, number) not in present:
+    for wanted in sorted(options.queues, key=str):
+        if wanted not in present:
+            broker, number = wanted
             text = broker if number is None else f"{broker}:{number}"
             raise ConfigError(f"option 'queues' names {text}; the queues are {known}")
 
 
-def _bounds(options: Options, link: Link, queue: QueueName) -> tuple[int, int]:
-    """Return the first offset to read and one past the last, checked against the broker's."""
-    earliest = offset_of(link, RequestCode.GET_MIN_OFFSET, queue)
-    latest = offset_of(link, RequestCode.GET_MAX_OFFSET, queue)
-    start = options.starting.get(queue, EARLIEST)
-    end = options.ending.get(queue, LATEST)
-    start = earliest if start == EARLIEST else start
-    end = latest if end == LATEST else end
-    if options.fail_on_data_loss:
-        if start < earliest:
-            raise data_loss(queue, f"starts at {earliest}, but {start} was asked for")
-        if max(start, end) > latest:
-            raise data_loss(queue, f"ends at {latest}, but {max(start, end)} was asked for")
-    return max(start, earliest), min(end, latest)
+def _check_range(queue: QueueName, start: int, end: int, bounds: Bounds) -> None:
+    earliest, latest = bounds.earliest[queue], bounds.latest[queue]
+    if start < earliest:
+        raise data_loss(queue, f"starts at {earliest}, but {start} was asked for")
+    if max(start, end) > latest:
+        raise data_loss(queue, f"ends at {latest}, but {max(start, end)} was asked for")
 
 
 def data_loss(queue: QueueName, words: str) -> ConfigError:
+    """Return the error for messages of a queue that no longer exist."""
     topic, broker, queue_id = queue
     return ConfigError(
         f"data loss: queue {queue_id} of topic {topic!r} on broker {broker!r} {words}."
         " Set option 'failOnDataLoss' to false to read what is there."
     )
-
-
-def offset_of(link: Link, code: RequestCode, queue: QueueName) -> int:
-    """Return the least offset of a queue, or that of its next message."""
-    topic, broker, queue_id = queue
-    header = headers.QueueRequestHeader(topic=topic, queue_id=queue_id, bname=broker)
-    reply = link.call(Command(code, ext=headers.write(header)))
-    return headers.read(headers.OffsetResponseHeader, reply.ext).offset
-
-
-def route_of(topic: str, options: Options) -> TopicRouteData:
-    """Return the route from the first nameserver that answers.
-
-    Raises RouteError or the last error.
-    """
-    header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-    request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
-    failure: RemotingError | None = None
-    for address in options.nameservers:
-        try:
-            with Link(address, options.timeout_ms) as link:
-                return fastjson.read(TopicRouteData, link.call(request).body)
-        except BrokerError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            raise RouteError(f"option 'topic': {address} knows no topic {topic!r}") from None
-        except RemotingError as error:
-            failure = error
-    assert failure is not None, "read_options wants at least one nameserver"
-    raise failure
-
-
-def readable_queues(route: TopicRouteData, topic: str) -> dict[QueueName, str]:
-    """Return every readable queue with the address to read it from."""
-    addresses = {
-        broker.broker_name: broker.broker_addrs[min(broker.broker_addrs)]
-        for broker in route.broker_datas
-        if broker.broker_addrs
-    }
-    return {
-        (topic, data.broker_name, queue_id): addresses[data.broker_name]
-        for data in route.queue_datas
-        if data.perm & PERM_READ and data.broker_name in addresses
-        for queue_id in range(data.read_queue_nums)
-    }

@@ -3,18 +3,22 @@
 The next pull is in flight while earlier replies are decoded, so broker and worker work in parallel;
 replies are decoded together until a batch has `ROWS_MIN` rows, because Spark moves large batches at
 half the cost of small ones.
+
+A broker that goes away is looked up and connected to again, and the read continues where it was,
+for as long as the option retryTimeoutMs allows.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from steelyard.errors import BrokerError, ProtocolError, RemotingError
+from steelyard.errors import BrokerError, ProtocolError, RemotingError, SteelyardError
 from steelyard.spark import columns
+from steelyard.spark.catalog import Catalog, readable_queues
 from steelyard.spark.link import Link
 from steelyard.spark.options import Options
+from steelyard.spark.patience import Patience
 from steelyard.spark.planning import QueueRange, data_loss
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -30,9 +34,6 @@ BATCH_BYTES = 8 << 20
 """Size at which a batch is closed, so that large messages do not fill the memory."""
 PULL_BYTES_MAX = 4 << 20
 """Bytes requested per pull. Brokers have lower limits of their own."""
-EMPTY_PULLS_MAX = 20
-EMPTY_PULL_WAIT_S = 0.05
-"""Wait between retries while a broker answers "try again" because it deletes old files."""
 
 
 def batches(queue: QueueRange, options: Options) -> Iterator[pa.RecordBatch]:
@@ -40,54 +41,85 @@ def batches(queue: QueueRange, options: Options) -> Iterator[pa.RecordBatch]:
 
     Raises ConfigError for lost data if `failOnDataLoss` is set, BrokerError and RemotingError.
     """
-    with Link(queue.address, options.timeout_ms) as link:
-        pieces: list[bytes] = []
-        size = rows = 0
-        for body, count in _replies(link, queue, options):
-            pieces.append(body)
-            size += len(body)
-            rows += count
-            if rows >= ROWS_MIN or size >= BATCH_BYTES:
-                yield _batch(pieces, queue)
-                pieces, size, rows = [], 0, 0
-        if pieces:
-            yield _batch(pieces, queue)
+    filtered = bool(options.tags or options.condition)
+    pieces: list[bytes] = []
+    size = rows = 0
+    for body, count in _replies(queue, options):
+        pieces.append(body)
+        size += len(body)
+        rows += 0 if filtered else count  # the offsets passed over are no rows
+        if rows >= ROWS_MIN or size >= BATCH_BYTES:
+            yield _batch(pieces, queue, options)
+            pieces, size, rows = [], 0, 0
+    if pieces:
+        yield _batch(pieces, queue, options)
 
 
-def _batch(pieces: list[bytes], queue: QueueRange) -> pa.RecordBatch:
+def _batch(pieces: list[bytes], queue: QueueRange, options: Options) -> pa.RecordBatch:
     data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    batch = columns.decode(data, queue.broker_name)
+    names = dict.fromkeys((*options.columns, "queueOffset", *(["tags"] if options.tags else [])))
+    batch = columns.decode(data, queue.broker_name, tuple(names))
     offsets = batch.column("queueOffset").to_numpy()
     # A broker may return more than requested; offsets increase, so the excess is at the end.
     if len(offsets) and offsets[-1] >= queue.end:
         batch = batch.slice(0, int(offsets.searchsorted(queue.end)))
-    return batch
+    if options.tags:
+        batch = columns.with_tags(batch, options.tags)
+    return batch if len(names) == len(options.columns) else batch.select(options.columns)
 
 
-def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[bytes, int]]:
+def _replies(queue: QueueRange, options: Options) -> Iterator[tuple[bytes, int]]:
     """Yield contiguous records with their approximate number, per pull that found something."""
-    offset = queue.start
-    empty = 0
-    opaque = link.send(_request(queue, options, offset))
-    while True:
-        reply = link.receive(opaque)
-        following = _next_offset(link, reply, queue, options, offset)
-        empty = 0 if following > offset else empty + 1
-        if empty > EMPTY_PULLS_MAX:
-            raise RemotingError(
-                f"{queue.address} repeatedly returns no message at offset {offset} of queue"
-                f" {queue.queue_id}: {reply.remark}"
-            )
-        count = following - offset
-        offset = following
-        if empty:
-            time.sleep(EMPTY_PULL_WAIT_S)
-        if offset < queue.end:
-            opaque = link.send(_request(queue, options, offset))
-        if reply.code == ResponseCode.SUCCESS:
-            yield reply.body, count
-        if offset >= queue.end:
-            return
+    offset, address = queue.start, queue.address
+    patience = Patience(options.retry_timeout_ms)
+    link: Link | None = None
+    opaque: int | None = None
+    try:
+        while offset < queue.end:
+            try:
+                if link is None:
+                    link = Link(address, options.timeout_ms, options.access)
+                if opaque is None:
+                    opaque = link.send(_request(queue, options, offset))
+                reply = link.receive(opaque)
+                opaque = None
+                following = _next_offset(link, reply, queue, options, offset)
+                if offset < following < queue.end:
+                    opaque = link.send(_request(queue, options, following))
+            except SteelyardError as error:
+                if link is not None:
+                    link.close()
+                link = opaque = None
+                patience.wait(error)
+                address = _address(queue, options, address)
+                continue
+            if following == offset:
+                patience.wait(_empty(queue, offset, reply))
+                continue
+            patience.reset()
+            count, offset = following - offset, following
+            if reply.code == ResponseCode.SUCCESS:
+                yield reply.body, count
+    finally:
+        if link is not None:
+            link.close()
+
+
+def _empty(queue: QueueRange, offset: int, reply: Command) -> RemotingError:
+    return RemotingError(
+        f"{queue.address} repeatedly returns no message at offset {offset} of queue"
+        f" {queue.queue_id}: {reply.remark}"
+    )
+
+
+def _address(queue: QueueRange, options: Options, known: str) -> str:
+    """Return where the queue is now; the address known if no nameserver has one."""
+    try:
+        with Catalog(options) as catalog:
+            found = readable_queues(catalog.route(queue.topic), queue.topic)
+            return found.get(queue.queue, known)
+    except SteelyardError:
+        return known
 
 
 def _next_offset(
@@ -107,11 +139,11 @@ def _next_offset(
             | ResponseCode.PULL_RETRY_IMMEDIATELY
             | ResponseCode.PULL_OFFSET_MOVED
         ):
-            following = headers.read(headers.PullMessageResponseHeader, reply.ext).next_begin_offset
-            if following != offset and options.fail_on_data_loss:
-                name = (queue.topic, queue.broker_name, queue.queue_id)
+            header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+            following = header.next_begin_offset
+            if options.fail_on_data_loss and _is_loss(reply.code, header, offset):
                 raise data_loss(
-                    name, f"has no offset {offset} any more, but continues at {following}"
+                    queue.queue, f"has no offset {offset} any more, but continues at {following}"
                 )
             # A lower offset means that the end was truncated: nothing is left to read.
             return following if following >= offset else queue.end
@@ -126,6 +158,15 @@ def _next_offset(
     raise link.refusal(reply)
 
 
+def _is_loss(code: int, header: headers.PullMessageResponseHeader, offset: int) -> bool:
+    """Return whether a pull that found nothing passed over messages that no longer exist."""
+    following = header.next_begin_offset
+    if code == ResponseCode.PULL_RETRY_IMMEDIATELY and following > offset:
+        # it passed over messages that the filter refuses, or over markers of transactions
+        return header.min_offset > offset
+    return following != offset
+
+
 def _request(queue: QueueRange, options: Options, offset: int) -> Command:
     header = headers.PullMessageRequestHeader(
         consumer_group=options.consumer_group,
@@ -137,9 +178,9 @@ def _request(queue: QueueRange, options: Options, offset: int) -> Command:
         sys_flag=PullFlag.SUBSCRIPTION,
         commit_offset=0,
         suspend_timeout_millis=0,
-        subscription="*",
+        subscription=options.condition or " || ".join(sorted(options.tags)) or "*",
         sub_version=0,
-        expression_type="TAG",
+        expression_type="SQL92" if options.condition else "TAG",
         max_msg_bytes=PULL_BYTES_MAX,
         bname=queue.broker_name,
     )

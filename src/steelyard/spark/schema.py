@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -31,3 +33,8 @@ SCHEMA = StructType(
     ]
 )
 """The schema; `keys` and `tags` are null in messages without any."""
+
+
+def chosen(names: Sequence[str]) -> StructType:
+    """Return the schema of these columns, in their order."""
+    return StructType([SCHEMA[name] for name in names])

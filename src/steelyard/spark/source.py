@@ -1,7 +1,7 @@
 """`spark.read.format("rocketmq")`: the messages of topics as rows, one partition per queue.
 
-    spark.read.format("rocketmq").option("nameservers", "127.0.0.1:9876").option("topic",
-    "Orders").load()
+    orders = {"nameservers": "127.0.0.1:9876", "subscribe": "Orders"}
+    spark.read.format("rocketmq").options(**orders).load()
 
 The options are those of `options`, the columns those of `schema`. Spark finds the format through
 the package `pyspark_rocketmq`; if another, broken `pyspark_*` package prevents that,
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from steelyard.errors import ConfigError
 from steelyard.spark.options import Options, read_options
 from steelyard.spark.planning import QueueRange, plan
-from steelyard.spark.schema import SCHEMA
+from steelyard.spark.schema import chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,18 +43,22 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; wrong options raise ConfigError here, at `load()`."""
-        read_options(self.options)
-        return SCHEMA
+        return chosen(read_options(self.options, None).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader that plans and executes a read."""
         options = read_options(self.options)
-        if schema != SCHEMA:
-            raise ConfigError(
-                "format rocketmq has its own schema, so leave .schema(...) out; it is"
-                f" {SCHEMA.simpleString()}"
-            )
+        _check_schema(schema, options)
         return RocketMQReader(options)
+
+
+def _check_schema(schema: StructType, options: Options) -> None:
+    own = chosen(options.columns)
+    if schema != own:
+        raise ConfigError(
+            "format rocketmq has its own schema, so leave .schema(...) out, and choose columns with"
+            f" option 'columns'; it is {own.simpleString()}"
+        )
 
 
 def register(spark: SparkSession) -> None:
