@@ -1,12 +1,12 @@
 """Which broker may lay out a topic next: the one that asked about the topic last.
 
-The controller asks the other brokers about a topic before it lays out partitions (`surveys`). Each
-of them promises to accept the topic's new layout from the broker that asked last, and from none
-that asked before. While a cluster starts, two brokers may both believe that they are the
-controller. Both need a majority (`membership`), so some broker is asked by both: either it stores
-the first one's topic before the second one asks, which then learns of it, or it refuses the first
-one's. A broker that asks promises for itself, too. A restart forgets promises; a broker without a
-promise refuses, and the controller asks again.
+To lay out a topic is to say which queues of which brokers its partitions are. The controller asks
+the other brokers about the topic before it does so (`surveys`). Each of them promises to accept the
+new layout from the broker that asked last, and from none that asked before. While a cluster starts,
+two brokers may both believe that they are the controller. Both need a majority (`membership`), so
+some broker is asked by both: either it stores the first one's topic before the second one asks,
+which then learns of it, or it refuses the first one's. A broker that asks promises for itself, too.
+A restart forgets promises; a broker without a promise refuses, and the controller asks again.
 
 Source: prepare and accept of Lamport, "Paxos Made Simple" (2001), with the order in which a broker
 was asked in place of ballot numbers.

@@ -1,9 +1,9 @@
 """The cluster as Kafka clients see it: brokers with node ids, topics, partitions and their leaders.
 
-A partition is a queue; `place` tells which one, and on which broker. A topic's layout, id and Kafka
-settings are attributes of its RocketMQ topic on every broker that has a part of it, so that each
-knows them after a restart. Topics created through the RocketMQ listener are visible here if their
-names are legal in Kafka. System topics are hidden, except for the ledger.
+A partition is a queue; the topic's layout says which one, and on which broker. A topic's layout, id
+and Kafka settings are attributes of its RocketMQ topic on every broker that has a part of it, so
+that each knows them after a restart. Topics created through the RocketMQ listener are visible here
+if their names are legal in Kafka. System topics are hidden, except for the ledger.
 
 Layouts and ids are assigned by the controller, the live broker with the lowest node id; a broker
 without nameservers is the whole cluster. `name_service` reports the other brokers, `changes` makes

@@ -41,7 +41,7 @@ class Partition(msgspec.Struct, gc=False):
 
 
 class Partitions:
-    """The partitions found so far, until the cluster or a topic's configuration changes."""
+    """The partitions found so far, until a topic of the cluster or its configuration changes."""
 
     def __init__(self, cluster: Cluster, topics: TopicConfigs, store: Store) -> None:
         self.cluster = cluster

@@ -180,7 +180,7 @@ class Producers:
         before = len(known.known)
         aborted = known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
         if aborted is not None:
-            # If the disk refuses, a restart reads the marker again: it is after the last snapshot.
+            # If the disk refuses, a restart before the next snapshot reads the marker again.
             with suppress(StorageError):
                 self._aborted.put(*_row(log, aborted))
         self._grown(known, len(known.known) - before)
