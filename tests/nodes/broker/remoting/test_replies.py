@@ -55,6 +55,14 @@ def confirm(rig: Rig, link: int, push: Command, code: int = 0) -> None:
     rig.event(Received(link, Command(code, push.opaque, RESPONSE_FLAG)))
 
 
+def test_a_reply_is_kept_with_its_properties_as_sent(rig: Rig, asker: int) -> None:
+    sent = f"a\x01first\x02empty\x01\x02a\x01second\x02{PROPERTIES}"
+    rig.post(rig.connect(), SEND, reply_ext(i=sent), b"the answer")
+    assert props.decode_properties(pushed(rig, asker).ext["properties"])["a"] == "second"
+    (view,) = rig.messages(REPLY_TOPIC)
+    assert view.property_bytes.decode() == sent + "\x02"
+
+
 def test_a_reply_reaches_the_client_that_asked_and_is_kept(rig: Rig, asker: int) -> None:
     replier = rig.connect()
     opaque = rig.post(replier, SEND, reply_ext(), b"the answer")
