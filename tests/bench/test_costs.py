@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # pytest's importlib mode does not, and `bench` is not a package
+from bench.costs import RECORD, Delivery, Move, Sent, Tail
 
-from bench.costs import RECORD, Delivery, Move, Sent, Tail  # noqa: E402
-
-from bench import costs  # noqa: E402
+from bench import costs
 
 MS = 1_000_000
 

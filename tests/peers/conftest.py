@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(
-        0, str(ROOT)
-    )  # pytest's importlib mode does not, and `tests.peers` is not a package
-
-from tests.peers import apache  # noqa: E402
-from tests.waiting import until  # noqa: E402
+from tests.peers import apache
+from tests.waiting import until
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
 
