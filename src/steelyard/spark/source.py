@@ -26,6 +26,7 @@ from steelyard.errors import ConfigError
 from steelyard.spark.options import Options, read_options
 from steelyard.spark.planning import QueueRange, plan
 from steelyard.spark.schema import chosen
+from steelyard.spark.shipping import Shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["RocketMQDataSource", "register"]
 
 
-class RocketMQDataSource(DataSource):
+class RocketMQDataSource(DataSource, metaclass=Shipped):
     """The data source behind `format("rocketmq")`."""
 
     @classmethod
@@ -66,7 +67,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(RocketMQDataSource)
 
 
-class RocketMQReader(DataSourceReader):
+class RocketMQReader(DataSourceReader, metaclass=Shipped):
     """Plans on the driver, reads in the workers."""
 
     def __init__(self, options: Options) -> None:
