@@ -112,5 +112,5 @@ def test_the_command_line_tells_errors_in_a_line(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pipeline.main(["ledger", "-n", peer.address, "--out", "out", "-t", "flights"]) == 2
-    words = f"option 'topic': {peer.address} knows no topic 'flights'"
+    words = f"option 'subscribe': {peer.address} knows no topic 'flights'"
     assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"
