@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from steelyard.ledger.cost import pause_ms, percentile
+from steelyard.ledger.measures import pause_ms, percentile
 
 RECORD = struct.Struct(">qiq")
 """Time, queue, offset: a message that came to a listener, or a batch that a broker acknowledged (its first offset)."""

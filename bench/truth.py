@@ -31,7 +31,10 @@ from bench.run import machine  # noqa: E402
 from bench import clusters, members  # noqa: E402
 from steelyard import MessageQueue, PullConsumer  # noqa: E402
 from steelyard.ledger import cost, events  # noqa: E402
+from steelyard.ledger.backlog import BacklogSeries, backlogs  # noqa: E402
 from steelyard.ledger.events import LEDGER_TOPIC, Record  # noqa: E402
+from steelyard.ledger.measures import BACKLOG_FLOOR  # noqa: E402
+from steelyard.ledger.tables import Costs  # noqa: E402
 
 MS = 1_000_000
 EARLY_MS = 100
@@ -146,7 +149,7 @@ def listeners(watch: Watch, stage: Stage, waiting: Series) -> Figures:
     moved = moves(watch.deliveries, watch.sent, begin, end)
     twice = sum(repeated_within(of_queue, begin, end) for of_queue in watch.deliveries.values())
     before = max(
-        cost.BACKLOG_FLOOR,
+        BACKLOG_FLOOR,
         median(waiting.at(at) for at in range(begin - BEFORE_NS, begin, SAMPLE_NS)),
     )
     low, high = bisect_left(waiting.times, begin), bisect_left(waiting.times, end)
@@ -197,8 +200,8 @@ def _read(consumer: PullConsumer, queue: MessageQueue) -> list[Record]:
 class Told(NamedTuple):
     """What the ledger says of a run: its group's costs and its backlog over time."""
 
-    costs: cost.Costs
-    backlog: cost.BacklogSeries
+    costs: Costs
+    backlog: BacklogSeries
 
     def figures(self, begin: int, end: int) -> Figures:
         """Of a stage; `begin` and `end` in ms since the epoch."""
@@ -221,11 +224,11 @@ class Told(NamedTuple):
 def ledger(records: Sequence[Record], group: str) -> Told:
     costs = cost.costs(records)
     return Told(
-        cost.Costs(
+        Costs(
             [row for row in costs.handoffs if row.group == group],
             [row for row in costs.rebalances if row.group == group],
         ),
-        cost.backlogs(records, group),
+        backlogs(records, group),
     )
 
 

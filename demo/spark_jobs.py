@@ -13,7 +13,7 @@ from rich.table import Table
 
 from demo.delays import carrier_delays, delay_section
 from steelyard.ledger.columns import ColumnKind
-from steelyard.ledger.cost import Rebalance
+from steelyard.ledger.tables import Rebalance
 from steelyard.spark.pipeline import ledger_tables, read_ledger
 from steelyard.spark.report import Totals, ownership_chart, write_report
 from steelyard.spark.session import session

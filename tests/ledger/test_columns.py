@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from steelyard.ledger.columns import ColumnKind, columns
-from steelyard.ledger.cost import Handoff, Rebalance
 from steelyard.ledger.events import Record
+from steelyard.ledger.tables import Handoff, Rebalance
 
 PAGE = Path(__file__).parents[2] / "docs" / "LEDGER.md"
 

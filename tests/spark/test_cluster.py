@@ -17,6 +17,7 @@ from steelyard import ConsumeFrom, ConsumerConfig, Message, MessageQueue, Produc
 from steelyard.ledger import cost
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, BrokerStarted, Delivered, MemberJoined, Record
+from steelyard.ledger.starts import MERGE_MS
 from steelyard.spark import columns
 from steelyard.spark.options import read_options
 from steelyard.spark.ownership import ownership_chart
@@ -100,7 +101,7 @@ def test_the_ledger_tells_what_a_join_cost(nameserver: str) -> None:
         read_ledger()
         joined = [one.at for one in records if isinstance(one, MemberJoined) and one.client == name]
         got = [one.until for one in records if isinstance(one, Delivered) and one.client == name]
-        return bool(joined and got) and max(got) > max(joined) + cost.MERGE_MS
+        return bool(joined and got) and max(got) > max(joined) + MERGE_MS
 
     def written() -> bool:
         read_ledger()

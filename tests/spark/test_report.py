@@ -8,6 +8,7 @@ from pathlib import Path
 from steelyard.ledger import cost
 from steelyard.ledger.columns import columns
 from steelyard.ledger.events import Delivered, MemberJoined, Record
+from steelyard.ledger.tables import Costs, Rebalance
 from steelyard.spark.report import Section, Totals, new_figure, write_report
 
 EVIL = "m2<script>alert(1)</script>"
@@ -78,8 +79,8 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     assert page.open == []
     assert page.loads == []
     assert "published 1,000, consumed 1,000 distinct, lost 0, duplicates 7" in page.texts
-    headings = [column.heading for column in columns(cost.Rebalance).values() if column.heading]
-    place = page.texts.index("started")
+    headings = [column.heading for column in columns(Rebalance).values() if column.heading]
+    place = page.texts.index("began")
     assert page.texts[place : place + len(headings)] == headings
     assert "Longest pause." in page.texts
     assert page.texts[page.texts.index("A chart of mine") + 1] == "With a note."
@@ -99,7 +100,7 @@ def test_a_report_without_totals_has_no_check_line(tmp_path: Path) -> None:
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
     totals = Totals(published=3, consumed=2, lost=1, duplicates=0)
-    path = write_report(tmp_path / "r.html", held=[], costs=cost.Costs([], []), totals=totals)
+    path = write_report(tmp_path / "r.html", held=[], costs=Costs([], []), totals=totals)
     page = Page(path.read_text("utf-8"))
     assert "no rebalance" in page.texts
     assert 'class="check bad"' in path.read_text("utf-8")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steelyard.ledger.columns import Column, ColumnKind
-from steelyard.ledger.cost import Handoff, Rebalance
+from steelyard.ledger.tables import Handoff, Rebalance
 from steelyard.spark.tables import SQL_TYPES, ddl, shown
 
 
@@ -19,14 +19,16 @@ def test_every_kind_has_a_type_in_spark() -> None:
     [
         (
             Handoff,
-            "group string, topic string, broker string, queue int, from_client string, to_client string,"
-            " last_delivery_ms bigint, first_delivery_ms bigint, pause_ms bigint, redelivered bigint, reprocessed_min bigint,"
+            "group string, topic string, broker string, queue int, kind string, from_client string, to_client string,"
+            " last_delivery_ms bigint, first_delivery_ms bigint, pause_ms bigint, first_fetch_ms bigint,"
+            " redelivered bigint, reprocessed_min bigint,"
             " reprocessed_max bigint, rebalance string",
         ),
         (
             Rebalance,
-            "group string, rebalance string, started_at timestamp, trigger string, members_before array<string>,"
-            " members_after array<string>, queues_moved int, pause_p50_ms bigint, pause_p99_ms bigint, pause_max_ms bigint,"
+            "group string, rebalance string, started_at timestamp, reason string, trigger string, members_before array<string>,"
+            " members_after array<string>, detect_ms bigint, rebalance_ms bigint, first_fetch_ms bigint,"
+            " queues_moved int, queues_stalled int, pause_p50_ms bigint, pause_p99_ms bigint, pause_max_ms bigint,"
             " redelivered bigint, reprocessed_min bigint, reprocessed_max bigint, spike double, drain_ms bigint",
         ),
     ],

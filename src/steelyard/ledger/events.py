@@ -15,14 +15,18 @@ processed again the commits and the members' reports; spike needs the backlog.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from steelyard.ledger.columns import Column, ColumnKind
+from steelyard.ledger.measures import pause_ms
 
 LEDGER_TOPIC = "RMQ_SYS_REBALANCE_LEDGER"
+
+STALLED_MS = 200
+"""Shortest time for which a queue's messages waited that is called a stall."""
 
 GROUP = Column(ColumnKind.TEXT, "The consumer group.")
 MEMBERS = Column(ColumnKind.CLIENTS, "All members after it, sorted.")
@@ -80,12 +84,30 @@ class MemberLeft(_Record, frozen=True, tag="left"):
         ),
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
+    heard: Annotated[
+        int | None,
+        Column(ColumnKind.MOMENT_MS, "The last heartbeat or request of a member that expired."),
+    ] = None
+
+
+class Requested(_Record, frozen=True, tag="requested"):
+    """A member of a RocketMQ group asked for a queue's messages, and was not the last to do so.
+
+    The broker learns in this way that the member believes the queue to be its own, also if there
+    are no messages.
+    """
+
+    group: Annotated[str, GROUP]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who asked.")]
+    topic: Annotated[str, TOPIC]
+    queue: Annotated[int, QUEUE]
 
 
 class Delivered(_Record, frozen=True, tag="delivered"):
     """Messages of one queue went to one client, from `at` to `until`, without a gap in the offsets.
 
-    A new record begins when the client or the next offset changes, at the latest once a second.
+    A new record begins when the client or the next offset changes, when messages waited for
+    `STALLED_MS` or more, and at the latest once a second.
     """
 
     group: Annotated[str, GROUP]
@@ -110,6 +132,11 @@ class Delivered(_Record, frozen=True, tag="delivered"):
         int,
         Column(ColumnKind.MOMENT_MS, "When the message at `first` was stored and began to wait."),
     ]
+
+
+def waited_ms(first: Delivered, later: Delivered) -> int:
+    """Return how long messages of the queue waited between two deliveries."""
+    return pause_ms(first.until, later.stored, later.at)
 
 
 def joined(first: Delivered, later: Delivered) -> Delivered:
@@ -211,12 +238,27 @@ Record = (
     | BrokerStopped
     | MemberJoined
     | MemberLeft
+    | Requested
     | Delivered
     | Committed
     | Backlog
     | RebalanceBegan
     | RebalanceEnded
 )
+
+
+class Queue(NamedTuple):
+    """A queue in the records."""
+
+    broker: str
+    topic: str
+    queue_id: int
+
+
+def queue_of(one: Delivered | Requested | Committed) -> Queue:
+    """Return the queue that a record is about."""
+    return Queue(one.broker, one.topic, one.queue)
+
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[Record, ...])

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from steelyard.ledger.cost import members_ever
 from steelyard.ledger.events import Delivered, Record
+from steelyard.ledger.starts import members_ever
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NOBODY = "·"

@@ -2,8 +2,9 @@
 
     steelyard pipeline ledger -n 127.0.0.1:9876 --out out/ledger
 
-The columns of the tables are declared in `ledger.cost` and listed in docs/LEDGER.md. The functions
-of `ledger.cost` do the work, with one call per consumer group on the records of all brokers.
+The columns of the tables are declared in `ledger.tables` and listed in docs/LEDGER.md. The
+functions of `ledger.cost` do the work, with one call per consumer group on the records of all
+brokers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from steelyard.errors import SteelyardError
 from steelyard.ledger import cost
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
+from steelyard.ledger.tables import Costs, Handoff, Rebalance
 from steelyard.printable import printable
 from steelyard.spark.tables import Row, collected, ddl, to_arrow
 
@@ -36,11 +38,11 @@ class LedgerTables(NamedTuple):
     handoffs: DataFrame
     rebalances: DataFrame
 
-    def collect(self) -> cost.Costs:
+    def collect(self) -> Costs:
         """Collect the rows in the order of `ledger.cost`."""
         moved = self.handoffs.orderBy("group", "first_delivery_ms", "broker", "topic", "queue")
         paid = self.rebalances.orderBy("group", "started_at")
-        return cost.Costs(collected(moved, cost.Handoff), collected(paid, cost.Rebalance))
+        return Costs(collected(moved, Handoff), collected(paid, Rebalance))
 
 
 def read_topic(spark: SparkSession, nameservers: str, topic: str) -> DataFrame:
@@ -64,8 +66,8 @@ def ledger_tables(
     noted = ledger_records(read_topic(spark, nameservers, topic)).persist()
     try:
         by_group = with_broker_records(noted).groupBy("group")
-        _write(by_group, cost.Handoff, cost.handoffs, str(folder / "handoffs"))
-        _write(by_group, cost.Rebalance, cost.rebalances, str(folder / "rebalances"))
+        _write(by_group, Handoff, cost.handoffs, str(folder / "handoffs"))
+        _write(by_group, Rebalance, cost.rebalances, str(folder / "rebalances"))
     finally:
         noted.unpersist()
     handoffs, rebalances = (spark.read.parquet(str(folder / n)) for n in ("handoffs", "rebalances"))

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from steelyard.ledger.backlog import backlogs
 from steelyard.ledger.columns import ColumnKind, columns
-from steelyard.ledger.cost import Costs, Handoff, Rebalance, backlogs
 from steelyard.ledger.events import Record
+from steelyard.ledger.tables import Costs, Handoff, Rebalance
 from steelyard.spark.ownership import (
     DeliverySpan,
     busiest_group,

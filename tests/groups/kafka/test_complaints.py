@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.groups.kafka.conftest import REBALANCE_MS, SESSION_MS, Rig
 
 from steelyard.groups.kafka import effects as news
@@ -145,6 +147,26 @@ def test_every_rebalance_says_why_it_began() -> None:
     assert follower in began[-1].cause.text
     levels = {one.level for one in rig.told}
     assert levels == {"INFO"}  # aiokafka#406: a rebalance is not an error
+
+
+def test_a_member_that_is_silent_was_last_heard_of_with_its_last_request() -> None:
+    """Heartbeat, commit, JoinGroup or SyncGroup, whichever was last; the ledger needs it."""
+    requests: dict[str, Callable[[Rig, str], object]] = {
+        "SyncGroup": lambda rig, member: rig.sync(member, 1),
+        "Heartbeat": lambda rig, member: rig.beat(member, 1),
+        "OffsetCommit": lambda rig, member: rig.commit(member_id=member, generation=1),
+    }
+    for ask in requests.values():
+        rig = Rig()
+        leader, follower = rig.stable(2)
+        rig.run(1_000)
+        heard_at = rig.now
+        ask(rig, follower)
+        for _ in range(4):
+            rig.run(SESSION_MS // 4)
+            rig.beat(leader, 1)
+        (left,) = [event for event in rig.events if isinstance(event, news.Left)]
+        assert (left.member_id, left.cause, left.heard_at) == (follower, "expired", heard_at)
 
 
 def test_a_member_that_lives_but_does_not_rejoin_is_out_after_the_rebalance_timeout() -> None:

@@ -229,7 +229,7 @@ def test_those_who_are_dropped_together_are_all_gone_from_what_is_told() -> None
     registry.heard(client(4, "c"), data("g", "t"), 20)
     changes, links = registry.expire(30)
     assert changes == [
-        GroupChange("left", "g", "a", "expired", ("b",), (3,)),
-        GroupChange("left", "g", "c", "expired", ("b",), (3,)),
+        GroupChange("left", "g", "a", "expired", ("b",), (3,), heard_at=10),
+        GroupChange("left", "g", "c", "expired", ("b",), (3,), heard_at=20),
     ]
     assert links == [1, 2, 4]

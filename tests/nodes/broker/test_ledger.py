@@ -16,6 +16,7 @@ from steelyard.ledger.events import (
     MemberJoined,
     MemberLeft,
     Record,
+    Requested,
 )
 from steelyard.nodes.broker import ledger
 from steelyard.nodes.broker.node import Stop
@@ -98,13 +99,49 @@ def test_starts_stops_joins_and_leaves_are_written_as_they_happen(rig: Rig) -> N
 
 def test_deliveries_without_a_gap_to_one_client_are_one_record_a_second(full: Rig) -> None:
     deliver(full, 1, 0, 3)
-    full.advance(400)
+    full.advance(150)
     deliver(full, 1, 3, 2)
     assert since(full, Delivered) == []
-    full.advance(600)
-    assert since(full, Delivered) == [delivered(START, START + 400, "a", 0, 5)]
+    full.advance(850)
+    assert since(full, Delivered) == [delivered(START, START + 150, "a", 0, 5)]
     full.advance(5_000)
     assert len(since(full, Delivered)) == 1
+
+
+def test_messages_that_waited_begin_another_record(full: Rig) -> None:
+    """Else nobody could see that the queue stood still."""
+    deliver(full, 1, 0, 3)
+    full.advance(250)
+    deliver(full, 1, 3, 2)
+    full.advance(1_000)
+    assert since(full, Delivered) == [
+        delivered(START, START, "a", 0, 3),
+        delivered(START + 250, START + 250, "a", 3, 5),
+    ]
+
+
+def test_who_asks_for_a_queue_is_noted_when_it_is_another(full: Rig) -> None:
+    """Whether or not there are messages, and not for clients that are no members."""
+    stranger = full.connect()
+    for link, offset in ((1, 0), (1, 10), (2, 10), (stranger, 10), (2, 10), (1, 0)):
+        full.post(link, PULL, pull_ext(offset, sysFlag=6, subscription="*"))
+        full.advance(10)
+    full.advance(1_000)
+    assert since(full, Requested) == [
+        Requested(at=START + at, broker=B, group=GROUP, client=client, topic=TOPIC, queue=0)
+        for at, client in ((0, "a"), (20, "b"), (50, "a"))
+    ]
+
+
+def test_more_queues_than_can_be_remembered_are_noted_again(
+    full: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "READERS_MAX", 1)
+    for queue in (0, 0, 1, 0):
+        full.post(1, PULL, pull_ext(10 if queue == 0 else 0, queueId=queue))
+    full.advance(1_000)
+    asked = [one.queue for one in since(full, Requested) if isinstance(one, Requested)]
+    assert asked == [0, 1, 0]
 
 
 def test_another_client_or_another_offset_begins_another_record(full: Rig) -> None:
@@ -209,7 +246,7 @@ def test_what_waits_is_bounded(full: Rig, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ledger, "RECORDS_PER_MESSAGE", 2)
     for offset in (0, 5, 0, 5):
         deliver(full, 1, offset, 1)
-    assert len(since(full, Delivered)) == 3
+    assert len(since(full, Requested)) + len(since(full, Delivered)) == 3
     full.advance(1_000)
     assert len(since(full, Delivered)) == 4
 

@@ -91,6 +91,8 @@ class Left(Effect, frozen=True):
     member_id: str
     cause: str
     members: tuple[str, ...]
+    heard_at: int | None = None
+    """The last request of a member whose time ran out."""
 
 
 class Began(Effect, frozen=True):

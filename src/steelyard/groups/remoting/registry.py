@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import TopicSubscription, subscribe
@@ -29,6 +30,7 @@ MEMBERSHIPS_MAX = 200_000
 """Most (connection, group) pairs of one broker."""
 
 BROADCASTING = "BROADCASTING"
+EXPIRED = "expired"
 
 
 class ClientChannel(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class GroupChange(msgspec.Struct, frozen=True):
     members: tuple[str, ...]
     links: tuple[int, ...]
     topics: tuple[str, ...] = ()
+    heard_at: int | None = None
+    """The last heartbeat of a client that left because it sent no more."""
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -288,7 +292,7 @@ class Registry:
         for group, members in list(self._consumers.items()):
             silent = [link for link, m in members.items() if m.heard_at < before]
             links.update(silent)
-            changes += self._drop(group, silent, "expired")
+            changes += self._drop(group, silent, EXPIRED)
         return changes, sorted(links)
 
     def _drop(self, group: str, links: Sequence[int], cause: str) -> list[GroupChange]:
@@ -297,14 +301,21 @@ class Registry:
         Each change describes the group without all of them.
         """
         members = self._consumers[group]
-        dropped = dict.fromkeys(members.pop(link).client.client_id for link in links)
+        dropped: dict[str, int] = {}
+        for link in links:
+            member = members.pop(link)
+            client_id = member.client.client_id
+            dropped[client_id] = max(dropped.get(client_id, 0), member.heard_at)
         self._count -= len(links)
         if not members:
             del self._consumers[group]
         staying = {member.client.client_id for member in members.values()}
         gone = [client_id for client_id in dropped if client_id not in staying]
         self._warned.difference_update((group, client_id) for client_id in gone)
-        return [self._change("left", group, client_id, cause) for client_id in gone]
+        changes = [self._change("left", group, client_id, cause) for client_id in gone]
+        if cause != EXPIRED:
+            return changes
+        return [replace(change, heard_at=dropped[change.client_id]) for change in changes]
 
     # -- invariants ------------------------------------------------------------------------------
 

@@ -16,7 +16,14 @@ import msgspec
 from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import GroupChange, Registry
 from steelyard.ledger import events as records
-from steelyard.ledger.events import LEDGER_TOPIC, Delivered, Record, joined
+from steelyard.ledger.events import (
+    LEDGER_TOPIC,
+    STALLED_MS,
+    Delivered,
+    Record,
+    joined,
+    waited_ms,
+)
 from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.requests import Peer
 
@@ -24,6 +31,9 @@ PENDING_MAX = 10_000
 """Maximum of waiting records, open or closed; when it is reached, they are written early."""
 
 RECORDS_PER_MESSAGE = 500
+
+READERS_MAX = 100_000
+"""Queues, of all groups together, whose last reader is known; beyond that all are forgotten."""
 
 Key = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -50,6 +60,8 @@ class Ledger:
         """Per group and queue, the latest deliveries to one client, without a gap."""
         self._commits: dict[tuple[str, Key], _Commit] = {}
         """The latest commit, by the broker that has the queue, and the queue."""
+        self._readers: dict[Key, str] = {}
+        """Who last asked for a queue's messages."""
         self.urgent = False
         self.due_at: int | None = None
 
@@ -72,7 +84,7 @@ class Ledger:
         if change.kind == "joined":
             self.note(records.MemberJoined(*known, change.topics))
         else:
-            self.note(records.MemberLeft(*known))
+            self.note(records.MemberLeft(*known, change.heard_at))
 
     def note(self, record: Record) -> None:
         """Have a record written with this event."""
@@ -80,22 +92,41 @@ class Ledger:
             self._closed.append(record)
             self.urgent = True
 
-    def delivered(self, delivery: Delivered, asked: int, now: int) -> None:
-        """Record that a pull or fetch found messages.
+    def delivered(self, delivery: Delivered, asked: int, now: int) -> bool:
+        """Record that a pull or fetch found messages; return whether this began a new record.
 
         `asked`: the offset that it named, which is less than `first` if its filter skipped some.
         """
         if not self._enabled or delivery.topic == LEDGER_TOPIC:
-            return
+            return False
         key = (delivery.group, delivery.topic, delivery.queue)
         self._backlogs.delivered(delivery, asked, now)
         run = self._runs.get(key)
-        if run is not None and run.client == delivery.client and run.next == asked:
-            self._runs[key] = joined(run, delivery)
-            return
         if run is not None:
+            if (
+                run.client == delivery.client
+                and run.next == asked
+                and waited_ms(run, delivery) < STALLED_MS
+            ):
+                self._runs[key] = joined(run, delivery)
+                return False
             self._closed.append(run)
         self._runs[key] = delivery
+        self._gathered(now)
+        return True
+
+    def requested(self, group: str, topic: str, queue_id: int, peer: Peer, now: int) -> None:
+        """Note that a member asks for messages of a queue, unless it was the last one to do so."""
+        member = self._registry.member(group, peer.link)
+        if not self._enabled or topic == LEDGER_TOPIC or member is None:
+            return
+        key, client = (group, topic, queue_id), member.client.client_id
+        if self._readers.get(key) == client:
+            return
+        if len(self._readers) >= READERS_MAX:
+            self._readers.clear()
+        self._readers[key] = client
+        self._closed.append(records.Requested(now, self.broker, group, client, topic, queue_id))
         self._gathered(now)
 
     def committed(

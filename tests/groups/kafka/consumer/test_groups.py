@@ -143,11 +143,13 @@ def test_the_broker_names_members_of_version_0() -> None:
 def test_a_silent_member_is_out_after_its_session() -> None:
     rig = Rig()
     rig.join("m1")
+    heard_at = rig.now
     rig.pass_time(SESSION_MS - 1)
     assert rig.group.state == "Stable"
     rig.pass_time(1)
     assert (rig.group.state, rig.last_cause.trigger) == ("Empty", "expired")
     assert "45000 ms" in rig.last_cause.text
+    assert Left(GROUP, "m1", "expired", (), heard_at) in rig.effects
     code, _ = refused(rig.beat("m1", 1, of("t", 0)))
     assert code is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -430,7 +430,14 @@ def test_what_a_group_does_is_written_down(members: Members) -> None:
         RebalanceEnded(
             at=START, generation=1, protocol="range", duration_ms=0, members=(member_id,), **common
         ),
-        MemberLeft(at=START + 1_500, client=member_id, cause="unregistered", members=(), **common),
+        MemberLeft(
+            at=START + 1_500,
+            broker=rig.config.name,
+            group=GROUP,
+            client=member_id,
+            cause="unregistered",
+            members=(),
+        ),
         RebalanceBegan(
             at=START + 1_500,
             generation=1,

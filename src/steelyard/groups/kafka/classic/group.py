@@ -120,7 +120,7 @@ class ClassicGroup:
             and not transactional
             and self._state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING)
         ):
-            self.keep_alive(self.members[member_id], now)
+            self.heard(self.members[member_id], now)
         return error
 
     def _check_commit(
@@ -300,8 +300,9 @@ class ClassicGroup:
         member.protocols, member.client_id, member.host = protocols, client_id, host
         self._count(member, 1)
 
-    def park_join(self, member: ClassicGroupMember, handle: Handle) -> Handle | None:
+    def park_join(self, member: ClassicGroupMember, handle: Handle, now: int) -> Handle | None:
         """Park a JoinGroup until the join phase is over; return one that was parked before."""
+        member.heard_at = now
         before = self.take_join(member)
         member.joining = handle
         self.joining_count += 1
@@ -370,6 +371,11 @@ class ClassicGroup:
 
     def key(self, kind: str, member_id: str = "") -> Key:
         return (self.group_id, kind, member_id)
+
+    def heard(self, member: ClassicGroupMember, now: int) -> None:
+        """A request of the member came."""
+        member.heard_at = now
+        self.keep_alive(member, now)
 
     def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
         """Start the member's session again."""

@@ -223,7 +223,7 @@ class Joining:
         if group.initial is not None:
             group.initial.member_came = True
         group.add(member)
-        group.park_join(member, join.handle)
+        group.park_join(member, join.handle, now)
         self._timers.set(group.key(SESSION, member.member_id), now + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._joined(group, member, causes.JOINED, effects)
         cause = Cause(causes.JOINED, f"{member.name} joined{join.reason}")
@@ -248,13 +248,18 @@ class Joining:
         changed = not same_protocols(member.protocols, join.protocols)
         if group.state is ClassicGroupState.PREPARING or leads_again or changed:
             cause = self._cause(member, join, changed=changed)
-            self._update(group, member, join, effects)
+            self._update(group, member, join, now, effects)
             self._rebalances.begin_or_go_on(group, cause, now, effects)
         else:
             effects.append(Replied(join.handle, joined_reply(group, member_id)))
 
     def _update(
-        self, group: ClassicGroup, member: ClassicGroupMember, join: Join, effects: Effects
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        join: Join,
+        now: int,
+        effects: Effects,
     ) -> None:
         """Update a member from its request, and park the request."""
         kind = member.protocol_type
@@ -262,7 +267,7 @@ class Joining:
         group.update(member, join.protocols, join.asker.client_id, join.asker.host)
         member.session_timeout_ms = join.request.session_timeout_ms
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
-        before = group.park_join(member, join.handle)
+        before = group.park_join(member, join.handle, now)
         if before is not None:
             # The client sent another request without waiting; only the latest response can matter
             # to it.
@@ -303,7 +308,7 @@ class Joining:
         self._fence(group, old, effects)
         member.assignment = old.assignment
         group.rename(old, member)
-        group.keep_alive(member, now)
+        group.heard(member, now)
         name = f"static member {member.name}"
         leads = group.leader == member.member_id
         outgrown = group.outgrown(self._topics) if leads else ()
@@ -323,7 +328,7 @@ class Joining:
             effects.append(LogLine("INFO", f"group {group.group_id}: {text}"))
             self._replaced(group, old, member, effects)
             return
-        group.park_join(member, join.handle)
+        group.park_join(member, join.handle, now)
         self._replaced(group, old, member, effects)
         if group.state is ClassicGroupState.PREPARING:
             self._rebalances.go_on(group, now, effects)

@@ -33,6 +33,8 @@ class ClassicGroupMember(msgspec.Struct):
     syncing: Handle | None = None
     is_new: bool = False
     """True until its first join phase is over."""
+    heard_at: int | None = None
+    """Its last request; None if it was restored and has sent none since."""
 
     @property
     def is_joining(self) -> bool:

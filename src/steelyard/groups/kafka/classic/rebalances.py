@@ -151,7 +151,7 @@ class Rebalances:
         for member in list(group.members.values()):
             if not member.is_joining and member.instance_id is None:
                 text = f"did not join again within {waited} ms"
-                self.remove(group, member, "expired", text, effects)
+                self.remove(group, member, EXPIRED, text, effects)
 
     def _ended_empty(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         try:
@@ -202,7 +202,7 @@ class Rebalances:
         absent = [group.members[member_id] for member_id in sorted(group.unsynced)]
         for member in absent:
             text = f"did not send SyncGroup within {waited} ms"
-            self.remove(group, member, "expired", text, effects)
+            self.remove(group, member, EXPIRED, text, effects)
         names = _names([member.name for member in absent])
         cause = Cause(EXPIRED, f"{names} did not send SyncGroup within {waited} ms")
         self.begin(group, cause, now, effects)
@@ -227,7 +227,8 @@ class Rebalances:
             member.syncing = None
         group.remove(member.member_id)
         self._groups.touched(group.group_id)
-        effects.append(Left(group.group_id, member.member_id, cause, group.member_ids()))
+        heard_at = member.heard_at if cause == EXPIRED else None
+        effects.append(Left(group.group_id, member.member_id, cause, group.member_ids(), heard_at))
         effects.append(
             LogLine("INFO", f"group {group.group_id}: {member.name} was removed: it {text}")
         )
@@ -245,7 +246,7 @@ class Rebalances:
                 text = (
                     f"sent no heartbeat for its session timeout of {member.session_timeout_ms} ms"
                 )
-            self.remove(group, member, "expired", text, effects)
+            self.remove(group, member, EXPIRED, text, effects)
             cause = Cause(EXPIRED, f"{member.name} {text}")
             self.begin_or_go_on(group, cause, now, effects)
 

@@ -47,6 +47,7 @@ class Syncing:
         group.unsynced.discard(request.member_id)
         if not group.unsynced and group.state is ClassicGroupState.STABLE:
             self._timers.drop(group.key(SYNC))
+        member.heard_at = now
         if group.state is ClassicGroupState.STABLE:
             group.keep_alive(member, now)
             effects.append(Replied(handle, synced_reply(group, member)))
@@ -122,6 +123,6 @@ def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    group.keep_alive(group.members[request.member_id], now)
+    group.heard(group.members[request.member_id], now)
     rejoin = group.state is ClassicGroupState.PREPARING
     return ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE

@@ -130,10 +130,10 @@ class ConsumerGroups:
                 continue
             if what == SESSION:
                 waited = self._config.group_consumer_session_timeout_ms
-                text = f"sent no heartbeat for {waited} ms"
+                text, heard_at = f"sent no heartbeat for {waited} ms", now - waited
             else:
-                text = "did not give up its partitions within its rebalance timeout"
-            self._put_out(group, member_id, causes.EXPIRED, text, now, effects)
+                text, heard_at = "did not give up its partitions within its rebalance timeout", None
+            self._put_out(group, member_id, causes.EXPIRED, text, now, effects, heard_at)
             try:
                 group.save()
             except StorageError as error:
@@ -365,11 +365,12 @@ class ConsumerGroups:
         text: str,
         now: int,
         effects: Effects,
+        heard_at: int | None = None,
     ) -> None:
         member = group.remove(member_id)
         self._groups.touched(group.group_id)
         group.look_at_topics(anew=True)
-        effects.append(Left(group.group_id, member_id, trigger, group.member_ids()))
+        effects.append(Left(group.group_id, member_id, trigger, group.member_ids(), heard_at))
         effects.append(
             LogLine("INFO", f"group {group.group_id}: {member.name} was removed: it {text}")
         )

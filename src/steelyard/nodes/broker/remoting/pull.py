@@ -151,6 +151,7 @@ class Pulls:
             return answer
         if hold_ms <= 0:
             return answer
+        self._ledger.requested(pull.group, pull.topic, pull.queue_id, request.peer, now)
         if not self.parked.add(pull, queues, request.peer.link, now + hold_ms):
             return request.reply(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
@@ -406,7 +407,8 @@ class Pulls:
             count=found.count,
             stored=stored,
         )
-        self._ledger.delivered(delivery, pull.asked, now)
+        if self._ledger.delivered(delivery, pull.asked, now):
+            self._ledger.requested(pull.group, pull.topic, pull.queue_id, pull.request.peer, now)
 
 
 def _outside(pull: CheckedPull, low: int, high: int) -> Command:

@@ -70,10 +70,10 @@ class Notes:
         match event:
             case news.Joined(group, member, cause, members, topics):
                 note(MemberJoined(now, broker, group, member, cause, members, topics))
-            case news.Left(group, member, cause, members):
+            case news.Left(group, member, cause, members, heard_at):
                 # The name for the same cause in RocketMQ's groups.
                 cause = "unregistered" if cause == news.LEFT else cause
-                note(MemberLeft(now, broker, group, member, cause, members))
+                note(MemberLeft(now, broker, group, member, cause, members, heard_at))
             case news.Began(group, generation, cause, members):
                 trigger, text = cause.trigger, cause.text
                 note(RebalanceBegan(now, broker, group, generation, trigger, text, members))

@@ -1,0 +1,208 @@
+"""The tables that `ledger.cost` computes, declared with their columns."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from steelyard.ledger.columns import Column, ColumnKind
+
+MOVED, STALLED = "moved", "stalled"
+
+REBALANCE = Column(
+    ColumnKind.TEXT, "The rebalance to which it belongs, as in `rebalances`.", "rebalance"
+)
+REPROCESSED_MIN = Column(
+    ColumnKind.COUNT, "Minimum number of these that had already been passed to an application."
+)
+REPROCESSED_MAX = Column(
+    ColumnKind.COUNT,
+    "Maximum number of these; equal to the minimum if members report what they passed on.",
+    "reprocessed ≤",
+)
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue in a rebalance: it moved from one member to another, or stood still.
+
+    If two members both believe that they own a queue, so that it goes back and forth in steps of at
+    most `MERGE_MS`, that is one hand-off, from the first owner to the last.
+    """
+
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    topic: Annotated[str, Column(ColumnKind.TEXT, "The topic of the queue.", "topic")]
+    broker: Annotated[
+        str, Column(ColumnKind.TEXT, "The name of the broker with the queue.", "broker")
+    ]
+    queue: Annotated[int, Column(ColumnKind.NUMBER, "The queue on that broker.", "queue")]
+    kind: Annotated[
+        str,
+        Column(
+            ColumnKind.TEXT,
+            "`moved`: another member has the queue now; `stalled`: the same member, but its"
+            " messages waited longer than before the rebalance.",
+            "what",
+        ),
+    ]
+    from_client: Annotated[str, Column(ColumnKind.CLIENT, "The old owner.", "from")]
+    to_client: Annotated[str, Column(ColumnKind.CLIENT, "The new owner.", "to")]
+    last_delivery_ms: Annotated[
+        int,
+        Column(ColumnKind.MOMENT_MS, "Last delivery before the first delivery to the new owner."),
+    ]
+    first_delivery_ms: Annotated[
+        int, Column(ColumnKind.MOMENT_MS, "First delivery to the new owner.", "first delivery")
+    ]
+    pause_ms: Annotated[
+        int,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Time from the last delivery to the old owner to the first delivery to the new one,"
+            " while messages waited.",
+            "pause",
+        ),
+    ]
+    first_fetch_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "The part of the pause after the new owner had the queue: in RocketMQ groups from its"
+            " first request for the queue's messages, in Kafka groups from the end of the"
+            " coordinator's rebalance; null if neither was recorded.",
+        ),
+    ]
+    redelivered: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "Deliveries of offsets of the queue that had been delivered to the group before, from"
+            " the first delivery to the new owner until the rebalance ends.",
+        ),
+    ]
+    reprocessed_min: Annotated[int, REPROCESSED_MIN]
+    reprocessed_max: Annotated[int, REPROCESSED_MAX]
+    rebalance: Annotated[str, REBALANCE]
+
+
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """One rebalance of one group.
+
+    Percentiles of the pauses are nearest-rank, and 0 if no queue moved or stood still.
+    """
+
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    rebalance: Annotated[str, Column(ColumnKind.TEXT, "`group/ms since the epoch`, unique.")]
+    started_at: Annotated[
+        int,
+        Column(
+            ColumnKind.MOMENT,
+            "When the rebalance began: with the last sign of life of a member or broker that died,"
+            " else with its first event.",
+            "began",
+        ),
+    ]
+    reason: Annotated[
+        str, Column(ColumnKind.TEXT, "What happened, in words; several events by `;`.", "reason")
+    ]
+    trigger: Annotated[
+        str,
+        Column(
+            ColumnKind.TEXT,
+            "The first event as a code, though a member's event takes precedence over `routes`:"
+            " `joined`, `left (unregistered)`, `left (closed)`, `left (expired)`, `subscription`,"
+            " `broker_started`, `broker_stopped`, `broker_died` or `routes`; in Kafka groups also"
+            " `left (replaced)`, `leader`, `topics`, `assignor`, `size` and `storage`.",
+            "trigger",
+        ),
+    ]
+    members_before: Annotated[
+        tuple[str, ...], Column(ColumnKind.CLIENTS, "The members before, sorted.", "members")
+    ]
+    members_after: Annotated[
+        tuple[str, ...], Column(ColumnKind.CLIENTS, "The members afterwards, sorted.", "then")
+    ]
+    detect_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Time from its beginning until a broker or the coordinator knew of the event; null if"
+            " none recorded it.",
+            "detect",
+        ),
+    ]
+    rebalance_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Time from then until every member had its share: in Kafka groups until the coordinator"
+            " had a new assignment, in RocketMQ groups until the new owners had asked for all"
+            " queues that moved; null if nobody recorded it.",
+            "rebalance",
+        ),
+    ]
+    first_fetch_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Time from then until all moved queues had a first delivery; null if no queue moved, or"
+            " nobody recorded when the members had their shares.",
+            "first fetch",
+        ),
+    ]
+    queues_moved: Annotated[
+        int, Column(ColumnKind.NUMBER, "Number of queues that changed hands.", "moved")
+    ]
+    queues_stalled: Annotated[
+        int,
+        Column(
+            ColumnKind.NUMBER, "Number of queues that kept their owner but stood still.", "stalled"
+        ),
+    ]
+    pause_p50_ms: Annotated[
+        int,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Median of the pauses of the queues that moved or stood still.",
+            "pause p50",
+        ),
+    ]
+    pause_p99_ms: Annotated[
+        int, Column(ColumnKind.DURATION_MS, "99th percentile of these pauses.", "pause p99")
+    ]
+    pause_max_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Longest pause.", "longest")]
+    redelivered: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "Deliveries of offsets that had been delivered to the group before, until the next"
+            " rebalance.",
+        ),
+    ]
+    reprocessed_min: Annotated[int, REPROCESSED_MIN]
+    reprocessed_max: Annotated[int, REPROCESSED_MAX]
+    spike: Annotated[
+        float | None,
+        Column(
+            ColumnKind.FACTOR,
+            "Peak backlog of the group afterwards divided by its median backlog before; null if"
+            " either is unknown.",
+            "spike",
+        ),
+    ]
+    drain_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "Time from the start until the backlog, after its peak, has returned to that median: 0"
+            " if it never rose above it, null if it did not return before the next rebalance.",
+            "drain",
+        ),
+    ]
+
+
+class Costs(NamedTuple):
+    """Both tables."""
+
+    handoffs: list[Handoff]
+    rebalances: list[Rebalance]

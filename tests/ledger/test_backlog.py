@@ -1,0 +1,40 @@
+"""The backlog over time, and what a rebalance does to it."""
+
+from __future__ import annotations
+
+from tests.ledger.records import joined, waits
+
+from steelyard.ledger import cost
+from steelyard.ledger.backlog import backlogs
+from steelyard.ledger.events import Record
+
+
+def test_a_backlog_is_on_straight_lines_between_its_points() -> None:
+    """Broker a goes from 10 to 30 (its peak) to 0, broker b stays at 4; what is not known yet counts as nothing."""
+    records = [
+        waits(1_000, 7, 3),
+        waits(3_000, 0, 0, peak=30, peak_at=2_000),
+        waits(1_500, 4, broker="b"),
+    ]
+    backlog = backlogs(records, "g")
+    assert backlog == ([1_000, 1_500, 2_000, 3_000], [10, 24, 34, 4])
+    assert [backlog.at(at) for at in (999, 1_250, 2_500, 9_000)] == [None, 17, 19, 4]
+    assert backlog.over(1_250, 2_500) == ([1_250, 1_500, 2_000, 2_500], [17, 24, 34, 19])
+    assert backlog.over(0, 500) == ([], [])
+    assert backlogs(records, "another") == ([], [])
+
+
+def test_backlog_that_does_not_drain() -> None:
+    records: list[Record] = [
+        waits(-9_000, 3),
+        waits(1_000, 3),
+        joined(1_000, "B", "AB"),
+        waits(1_500, 9),
+        joined(3_000, "C", "ABC"),
+        waits(3_000, 12),
+        waits(4_000, 0),
+    ]
+    first, second = cost.rebalances(records)
+    assert (first.spike, first.drain_ms) == (4.0, None)
+    # Once a second before the second one: 3 eight times, then 3 (at 1 000) and 10 (at 2 000).
+    assert (second.spike, second.drain_ms) == (4.0, 750)

@@ -1,0 +1,158 @@
+"""Which queues moved or stood still in which rebalance."""
+
+from __future__ import annotations
+
+from tests.ledger.records import BOTH, READ, got, joined, requested, triggers
+
+from steelyard.ledger import cost
+from steelyard.ledger.events import BrokerStarted, BrokerStopped, Record
+
+
+def test_a_broker_is_killed_and_comes_back() -> None:
+    """Queue 0 of a moves when b vanishes (last heard of at 20 000), and back when b starts again."""
+    records: list[Record] = [
+        *BOTH,
+        got(1_000, "B", 0, 1, queue=0),
+        got(20_000, "A", 0, 1, broker="b"),
+        got(21_000, "B", 1, 2, queue=0),
+        got(25_000, "A", 2, 3, queue=0, stored=21_500),
+        BrokerStarted(at=90_000, broker="b"),
+        joined(95_000, "A", "A", "b"),
+        got(99_000, "B", 3, 4, queue=0, stored=98_000),
+    ]
+    assert triggers(records)[1:] == [
+        (20_000, "broker_died", "AB", "AB"),
+        (90_000, "broker_started", "AB", "AB"),
+    ]
+    moves = [(h.from_client, h.to_client, h.pause_ms, h.rebalance) for h in cost.handoffs(records)]
+    assert moves == [("B", "A", 3_500, "g/20000"), ("A", "B", 1_000, "g/90000")]
+
+
+def test_a_broker_is_killed_and_nothing_moves() -> None:
+    records = [
+        *BOTH,
+        *READ,
+        got(20_000, "B", 1, 2, broker="b"),
+        BrokerStarted(at=90_000, broker="b"),
+    ]
+    assert [row.trigger for row in cost.rebalances(records)] == ["joined", "broker_started"]
+
+
+def test_hand_offs_that_no_event_explains() -> None:
+    """Long after the last event two queues move: one rebalance, from the moment the first one stood still."""
+    records: list[Record] = [
+        *BOTH,
+        got(100_000, "A", 0, 1, queue=0),
+        got(100_000, "A", 0, 1, queue=1),
+        got(103_000, "B", 1, 2, queue=0, stored=100_500),
+        got(105_000, "B", 1, 2, queue=1, stored=101_000),
+    ]
+    assert triggers(records) == [(0, "joined", "", "AB"), (100_500, "routes", "AB", "AB")]
+    moved = cost.rebalances(records)[1]
+    assert (moved.queues_moved, moved.pause_p50_ms, moved.pause_max_ms) == (2, 2_500, 4_000)
+
+
+def test_two_members_believe_that_they_own_a_queue() -> None:
+    """A and B are both served for a while: one hand-off, without a pause, and every repeat a duplicate."""
+    records: list[Record] = [
+        joined(0, "A", "A"),
+        got(1_000, "A", 0, 10),
+        joined(5_000, "B", "AB"),
+        got(5_100, "A", 10, 20, stored=5_100),
+        got(5_200, "B", 10, 20, stored=5_100),
+        got(5_300, "A", 20, 30, stored=5_300),
+        got(5_400, "B", 20, 30, stored=5_300),
+    ]
+    (handoff,) = cost.handoffs(records)
+    assert (handoff.from_client, handoff.to_client, handoff.redelivered) == ("A", "B", 20)
+    assert (handoff.last_delivery_ms, handoff.first_delivery_ms) == (5_100, 5_200)
+
+
+def test_a_queue_that_comes_straight_back_has_not_moved() -> None:
+    records: list[Record] = [
+        *BOTH,
+        got(1_000, "A", 0, 10),
+        got(1_500, "B", 5, 10),
+        got(1_900, "A", 10, 12),
+    ]
+    assert cost.handoffs(records) == []
+    assert [row.redelivered for row in cost.rebalances(records)] == [5]
+
+
+def test_who_pulls_before_its_first_heartbeat_owns_nothing() -> None:
+    records: list[Record] = [
+        *BOTH,
+        got(1_000, "A", 0, 10),
+        got(1_500, "127.0.0.1:5000", 8, 12),
+        got(1_900, "B", 12, 20),
+    ]
+    (handoff,) = cost.handoffs(records)
+    assert (handoff.from_client, handoff.to_client) == ("A", "B")
+    assert [row.redelivered for row in cost.rebalances(records)] == [2]
+
+
+def kinds(records: list[Record]) -> list[tuple[str, int, int, str]]:
+    """Kind, queue, pause and rebalance of each row."""
+    return [(row.kind, row.queue, row.pause_ms, row.rebalance) for row in cost.handoffs(records)]
+
+
+def test_queues_of_a_broker_that_stops_stand_still_until_it_is_back() -> None:
+    """It stops at 20 000 and returns at 40 000; the pause belongs to the stop, which caused it."""
+    records: list[Record] = [
+        *BOTH,
+        got(19_000, "A", 0, 1, broker="b", until=19_950),
+        got(19_000, "B", 0, 1, queue=1, broker="b", until=19_990),
+        BrokerStopped(at=20_000, broker="b"),
+        BrokerStarted(at=40_000, broker="b"),
+        got(40_400, "A", 1, 2, broker="b", stored=19_960),
+        got(40_500, "A", 1, 2, queue=1, broker="b", stored=40_100),
+    ]
+    assert kinds(records) == [("stalled", 0, 20_440, "g/20000"), ("moved", 1, 400, "g/40000")]
+    stopped, started = cost.rebalances(records)[1:]
+    assert (stopped.queues_moved, stopped.queues_stalled, stopped.pause_max_ms) == (0, 1, 20_440)
+    assert (started.queues_moved, started.queues_stalled) == (1, 0)
+
+
+def test_a_queue_that_waits_as_usual_has_not_stalled() -> None:
+    """Its messages wait for 300 ms again and again; after B has joined for 250 ms, and once for 700."""
+    usual: list[Record] = [
+        got(at, "A", n, n + 1, stored=at - 300)
+        for n, at in enumerate(range(90_000, 100_000, 1_000))
+    ]
+    came = joined(100_000, "C", "ABC")
+    quick = got(100_400, "A", 10, 11, stored=100_150)
+    slow = got(101_500, "A", 11, 12, stored=100_800)
+    assert kinds([*BOTH, *usual, came, quick]) == []
+    assert kinds([*BOTH, *usual, came, quick, slow]) == [("stalled", 0, 700, "g/100000")]
+
+
+def test_what_stands_still_long_after_a_rebalance_has_not_stalled_by_it() -> None:
+    records: list[Record] = [
+        *BOTH,
+        got(100_000, "A", 0, 1),
+        joined(101_000, "C", "ABC"),
+        got(101_100, "A", 1, 2),
+        got(109_000, "A", 2, 3, stored=104_000),
+    ]
+    assert kinds(records) == []
+
+
+def test_who_has_its_share_when_in_a_rocketmq_group() -> None:
+    """B asks for queue 0 at 10 300 and for queue 1 at 10 500; something is there at 10 600 and 12 000."""
+    records: list[Record] = [
+        joined(0, "A", "A"),
+        requested(0, "A"),
+        requested(0, "A", 1),
+        got(9_000, "A", 0, 1, queue=0),
+        got(9_000, "A", 0, 1, queue=1),
+        joined(10_000, "B", "AB"),
+        requested(10_300, "B"),
+        requested(10_500, "B", 1),
+        got(10_600, "B", 1, 2, stored=9_500),
+        got(12_000, "B", 1, 2, queue=1, stored=12_000),
+    ]
+    first, second = cost.handoffs(records)
+    assert (first.pause_ms, first.first_fetch_ms) == (1_100, 300)
+    assert (second.pause_ms, second.first_fetch_ms) == (0, 0)
+    row = cost.rebalances(records)[1]
+    assert (row.detect_ms, row.rebalance_ms, row.first_fetch_ms) == (0, 500, 300)
