@@ -25,7 +25,7 @@ class Timers:
         self._heap: list[tuple[int, Key]] = []
 
     def set(self, key: Key, at: int) -> None:
-        """Set `key` to fall due at `at`, replacing an earlier time."""
+        """Set `key` to fall due at `at`, replacing the time set before."""
         self._due_at[key] = at
         queued = self._queued_at.get(key)
         if queued is None or at < queued:

@@ -66,7 +66,7 @@ from steelyard.wire.remoting.ids import UniqueIds
 
 
 class ProducerNode:
-    """A producer."""
+    """A producer. `ids` makes the unique ids of its messages."""
 
     def __init__(self, config: ProducerConfig, ids: UniqueIds, rng: Random) -> None:
         self._config = config

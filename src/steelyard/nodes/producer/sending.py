@@ -1,8 +1,9 @@
 """The life of a send: waiting for a route → tried on a queue → retried elsewhere → ended.
 
-- One time-out covers all attempts. One error code, or no response, leads to another attempt, up to
-  `retries` times; other codes are final. With `retry_another_broker` a message stored with a
-  reservation is retried as well; unless a retry does better, that is the result.
+- One time-out covers all attempts. A code in `ProducerConfig.retry_codes`, or no response, leads to
+  another attempt, up to `retries` times; other codes are final. With `retry_another_broker` a
+  message stored with a reservation is retried as well; unless a retry does better, that is the
+  result.
 - A send to a given queue, or one chosen by a sharding key, is tried once.
 - A one-way send ends when it has been sent.
 - A reply goes to the broker of its request, which knows the requester; a retry to any other.

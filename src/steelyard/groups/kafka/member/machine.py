@@ -446,7 +446,7 @@ class GroupMember:
         self._turn += 1
         if not keep_id:
             self.member_id = ""
-        # PREPARING and ADOPTING end by themselves first: the application is being told things.
+        # PREPARING and ADOPTING end by themselves first: the application is being notified.
         if self.state not in (
             ClientMemberState.OUT,
             ClientMemberState.PREPARING,

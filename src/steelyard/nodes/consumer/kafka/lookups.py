@@ -2,8 +2,8 @@
 
 A partition that was just assigned begins at the committed offset of the group (OffsetFetch). If
 there is none, or without a group, it begins at the end that `auto_offset_reset` names
-(ListOffsets). Both requests are repeated until they are answered, for an application for at most
-`default_api_timeout_ms`.
+(ListOffsets); `none` fails with a group, and means LATEST without one. Both requests are repeated
+until they are answered, for an application for at most `default_api_timeout_ms`.
 Source: clients/consumer/internals/OffsetFetcher.java, ConsumerCoordinator.java
 (fetchCommittedOffsets).
 """

@@ -56,7 +56,7 @@ class Commits:
         self.commit(held, now, effects, news_only=False, handed=held.process.handed)
 
     def wrote(self, held: Held, offset: int, now: int) -> None:
-        """Note that a commit of its own, not carried by a pull, is sent."""
+        """Note that a separate commit, not carried by a pull, is sent."""
         commits = held.commits
         if commits.wrote not in (UNKNOWN, offset):
             commits.other_at = commits.wrote_at
@@ -92,7 +92,7 @@ class Commits:
         return held.pull.under_way and held.pull.carried not in (UNKNOWN, held.committable)
 
     def _other_at(self, held: Held) -> int:
-        """Return when the last commit of its own with another offset than the last was sent."""
+        """Return when a separate commit of another offset than the last commit's was sent last."""
         commits = held.commits
         is_last = commits.wrote in (UNKNOWN, held.committable)
         return commits.other_at if is_last else commits.wrote_at

@@ -97,7 +97,8 @@ class Membership:
     ) -> ConfigError | None:
         """Note whether the broker can filter as subscribed; return why not.
 
-        None if it can, or does not know this request.
+        None if it can, or did not answer. As in Java, a broker that does not know this request
+        cannot.
         """
         self._checking -= 1
         if isinstance(reply, RemotingError) or reply.code == ResponseCode.SUCCESS:
