@@ -26,7 +26,7 @@ from steelyard.ledger.measures import pause_ms
 LEDGER_TOPIC = "RMQ_SYS_REBALANCE_LEDGER"
 
 STALLED_MS = 200
-"""Shortest time for which a queue's messages waited that is called a stall."""
+"""Least waiting time of a queue's messages that counts as a stall."""
 
 GROUP = Column(ColumnKind.TEXT, "The consumer group.")
 MEMBERS = Column(ColumnKind.CLIENTS, "All members after it, sorted.")
@@ -201,7 +201,7 @@ class Backlog(_Record, frozen=True, tag="backlog"):
 
 
 class RebalanceBegan(_Record, frozen=True, tag="rebalance_began"):
-    """A Kafka group's generation ended. (In RocketMQ groups no broker knows of a rebalance.)"""
+    """A Kafka group's generation ended. No broker knows of a RocketMQ group's rebalance."""
 
     group: Annotated[str, GROUP]
     generation: Annotated[

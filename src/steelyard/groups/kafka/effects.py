@@ -92,7 +92,7 @@ class Left(Effect, frozen=True):
     cause: str
     members: tuple[str, ...]
     heard_at: int | None = None
-    """The last request of a member whose time ran out."""
+    """When a member that expired sent its last request, in ms; None if unknown, or not expired."""
 
 
 class Began(Effect, frozen=True):

@@ -58,7 +58,7 @@ class GroupChange(msgspec.Struct, frozen=True):
     links: tuple[int, ...]
     topics: tuple[str, ...] = ()
     heard_at: int | None = None
-    """The last heartbeat of a client that left because it sent no more."""
+    """When a client that expired sent its last heartbeat, in ms; None for other causes."""
 
 
 class Duplicate(msgspec.Struct, frozen=True):

@@ -373,7 +373,7 @@ class ClassicGroup:
         return (self.group_id, kind, member_id)
 
     def heard(self, member: ClassicGroupMember, now: int) -> None:
-        """A request of the member came."""
+        """Note a request of the member, and start its session again."""
         member.heard_at = now
         self.keep_alive(member, now)
 

@@ -34,7 +34,7 @@ class ClassicGroupMember(msgspec.Struct):
     is_new: bool = False
     """True until its first join phase is over."""
     heard_at: int | None = None
-    """Its last request; None if it was restored and has sent none since."""
+    """When it sent its last request; None if it was restored and has sent none since."""
 
     @property
     def is_joining(self) -> bool:

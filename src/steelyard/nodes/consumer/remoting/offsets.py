@@ -1,12 +1,13 @@
-"""Where a consumer's offsets are kept: with the broker of each queue, or at home.
+"""The stores of a consumer's offsets: the broker of each queue, or the consumer itself.
 
-- `BrokerOffsets`: the members of a group share one offset per queue, which its broker keeps (14, 15). The first sure
-  commit to a topic there goes alone, the others follow its reply: when the first commits of a group to a topic come
-  at once, Apache's brokers keep those of one thread only (ConsumerOffsetManager.java `commitOffset`, 4.9 and 5.3).
-- `LocalOffsets`: every member of a broadcasting group has its own. They live here, and are written down by
-  `Persist` every commit interval and at the end; what was kept last is given back when the node is made anew.
-  An offset stays known when its queue is given up: a broker that is missing for a while takes no offset
-  along (apache/rocketmq#4016).
+- `BrokerOffsets`: the members of a group share one offset per queue, which its broker stores (14,
+  15). The first awaited commit to each topic of a broker is sent alone, and the others follow its
+  reply: when the first commits of a group to a topic arrive at once, Apache's brokers keep those of
+  one thread only (ConsumerOffsetManager.java `commitOffset`, 4.9 and 5.3).
+- `LocalOffsets`: every member of a broadcasting group has its own. They are kept in memory, and
+  saved by `Persist` every commit interval and at the end; a new node is given what was saved last.
+  An offset stays known when its queue is given up, so that none is lost while a broker is missing
+  (apache/rocketmq#4016).
 
 Source: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java.
 """
@@ -26,11 +27,11 @@ from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 
 Told = LastCommitSent | OffsetTold
-"""What a sure commit is for."""
+"""The purposes of an awaited commit."""
 
 
 class Pending(Enum):
-    """In place of an offset: it was asked for."""
+    """Placeholder for an offset that was requested."""
 
     PENDING = "pending"
 
@@ -39,12 +40,15 @@ PENDING: Final = Pending.PENDING
 
 
 class OffsetStore(Protocol):
-    """See the module's text. `address`: of the queue's broker."""
+    """A store of offsets. `address`: that of the queue's broker."""
 
     def ask(
         self, asked: OffsetAsked, address: Address, now: int, effects: list[Effect]
     ) -> int | Pending | None:
-        """The offset of a queue, None where there is none; PENDING: the answer comes under `asked`."""
+        """Return the offset of a queue, or None if there is none.
+
+        PENDING: the reply follows under `asked`.
+        """
 
     def write(
         self,
@@ -55,7 +59,7 @@ class OffsetStore(Protocol):
         *,
         handed: int | None = None,
     ) -> None:
-        """Commit. Nobody says whether it arrived. `handed`: see `LastCommitSent`."""
+        """Commit without awaiting a reply. `handed`: see `LastCommitSent`."""
 
     def write_surely(
         self,
@@ -65,26 +69,29 @@ class OffsetStore(Protocol):
         now: int,
         effects: list[Effect],
     ) -> bool:
-        """Commit. True: the outcome comes under `told`, and the node passes it to `answered`; False: it is done."""
+        """Commit, and return whether the outcome will follow under `told`.
+
+        If so, the node passes it to `answered`; otherwise the commit is done.
+        """
 
     def answered(
         self, queue: MessageQueue, address: Address, now: int, effects: list[Effect]
     ) -> None:
-        """A `write_surely` has ended, well or not."""
+        """Note that a `write_surely` has ended, well or not."""
 
     def keep(self, effects: list[Effect]) -> None:
-        """Time to write down what is not."""
+        """Save what has changed."""
 
 
 class BrokerOffsets:
-    """Offsets of the group, at the brokers."""
+    """The offsets of the group, stored at the brokers."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._begun: set[tuple[Address, str]] = set()
-        """Brokers and topics where a sure commit has ended."""
+        """Brokers and topics to which an awaited commit has ended."""
         self._first: dict[tuple[Address, str], deque[tuple[Told, int]]] = {}
-        """Where the first commit is under way: what waits for it."""
+        """Commits that wait for the first one to a broker and topic, which is in flight."""
 
     def ask(self, asked: OffsetAsked, address: Address, now: int, effects: list[Effect]) -> Pending:
         header = headers.QueryConsumerOffsetRequestHeader(
@@ -129,7 +136,7 @@ class BrokerOffsets:
             self.write_surely(told, address, offset, now, effects)
 
     def keep(self, effects: list[Effect]) -> None:
-        """The brokers keep them."""
+        """Do nothing: the brokers store the offsets."""
 
     def _command(self, queue: MessageQueue, offset: int, handed: int | None) -> Command:
         header = headers.UpdateConsumerOffsetRequestHeader(
@@ -143,14 +150,17 @@ class BrokerOffsets:
 
 
 class LocalOffsets:
-    """Offsets of this member. `kept`: the data of the last `Persist` of its life before, empty for the first."""
+    """The offsets of this member.
+
+    `kept`: the data of the last `Persist` of its previous run, empty for the first.
+    """
 
     def __init__(self, kept: bytes) -> None:
         self._offsets = read_kept(kept)
         self._written = dict(self._offsets)
 
     def get(self, queue: MessageQueue) -> int | None:
-        """The offset of a queue, None where there is none."""
+        """Return the offset of a queue, or None if there is none."""
         return self._offsets.get(queue)
 
     def ask(
@@ -188,7 +198,10 @@ class LocalOffsets:
 
 
 def read_kept(data: bytes) -> dict[MessageQueue, int]:
-    """The offsets in the data of a `Persist`, or in a file of a Java client. Raises ProtocolError."""
+    """Return the offsets in the data of a `Persist`, or in a Java client's file.
+
+    Raises ProtocolError.
+    """
     if not data:
         return {}
     table = fastjson.read(OffsetTable, data).offset_table
