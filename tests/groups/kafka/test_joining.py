@@ -433,8 +433,13 @@ def test_what_is_told_of_a_rebalance() -> None:
     both = tuple(sorted((leader, new)))
     cause = news.Cause(news.JOINED, f"{new} (/10.0.0.1) joined (reason given: scaling out)")
     began_at = rig.now - 1_000
+    joined = rig.events[0]
+    assert isinstance(joined, news.Joined)
+    member = joined.member
+    assert (member.member_id, member.instance_id) == (new, None)
+    assert (member.client_id, member.host) == ("new", "/10.0.0.1")
     assert rig.events == [
-        news.Joined("g", new, "joined", both, ("orders",)),
+        news.Joined("g", member, "joined", both, ("orders",)),
         news.Began("g", 1, cause, both),
         news.Ended("g", 2, "range", began_at, both),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from steelyard.groups.kafka.groups import CoordinatedMember
 from steelyard.types import LogLine
 from steelyard.wire.kafka.schema import ApiMessage
 
@@ -78,7 +79,7 @@ class Joined(Effect, frozen=True):
     """
 
     group_id: str
-    member_id: str
+    member: CoordinatedMember
     cause: str
     members: tuple[str, ...]
     topics: tuple[str, ...]

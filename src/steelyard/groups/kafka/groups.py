@@ -34,6 +34,22 @@ class Reader(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...]
 
 
+class CoordinatedMember(Protocol):
+    """A member of a group of either kind."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+
 class TopicsView(Protocol):
     """The topics of the whole cluster as known to this broker."""
 

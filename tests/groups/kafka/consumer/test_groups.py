@@ -637,7 +637,11 @@ def test_effects_of_a_join() -> None:
     rig = Rig()
     rig.join("m1")
     joined, began, ended = rig.effects
-    assert joined == Joined(GROUP, "m1", "joined", ("m1",), ("t",))
+    assert isinstance(joined, Joined)
+    member = joined.member
+    assert (member.member_id, member.instance_id) == ("m1", None)
+    assert (member.client_id, member.host) == ("app", "/10.0.0.1")
+    assert joined == Joined(GROUP, member, "joined", ("m1",), ("t",))
     assert isinstance(began, Began)
     assert (began.generation, began.cause.trigger, began.members) == (0, "joined", ("m1",))
     assert ended == Ended(GROUP, 1, "uniform", rig.now, ("m1",))

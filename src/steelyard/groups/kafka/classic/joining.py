@@ -233,7 +233,7 @@ class Joining:
         self, group: ClassicGroup, member: ClassicGroupMember, cause: str, effects: Effects
     ) -> None:
         topics = topics_of(member.protocol_type, member.protocols)
-        effects.append(Joined(group.group_id, member.member_id, cause, group.member_ids(), topics))
+        effects.append(Joined(group.group_id, member, cause, group.member_ids(), topics))
 
     # -- members that are known ------------------------------------------------------------------
 

@@ -273,9 +273,7 @@ class ConsumerGroups:
         if admitted.is_new or old is not None or _resubscribed(admitted.member, wanted):
             topics = tuple(sorted(group.subscriptions.topics_of(wanted)))
             why = causes.SUBSCRIPTION if not admitted.is_new and old is None else causes.JOINED
-            effects.append(
-                Joined(group.group_id, wanted.member_id, why, group.member_ids(), topics)
-            )
+            effects.append(Joined(group.group_id, wanted, why, group.member_ids(), topics))
         if group.assignor != assignor:
             text = f"the assignor is {group.assignor} now, which most prefer"
             found.append(Cause(ASSIGNOR, text))

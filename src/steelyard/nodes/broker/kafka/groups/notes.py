@@ -69,7 +69,7 @@ class Notes:
         broker, note = self._ledger.broker, self._ledger.note
         match event:
             case news.Joined(group, member, cause, members, topics):
-                note(MemberJoined(now, broker, group, member, cause, members, topics))
+                note(MemberJoined(now, broker, group, member.member_id, cause, members, topics))
             case news.Left(group, member, cause, members, heard_at):
                 # The name for the same cause in RocketMQ's groups.
                 cause = "unregistered" if cause == news.LEFT else cause
