@@ -71,6 +71,17 @@ def partitions(
     ]
 
 
+def first_offsets(catalog: Catalog, options: Options) -> dict[QueueName, int]:
+    """Return where a stream begins. Raises ConfigError for offsets that do not exist."""
+    bounds = look(catalog, options)
+    found = starts(catalog, options, bounds)
+    for queue, start in found.items():
+        if options.fail_on_data_loss:
+            _check_range(queue, start, start, bounds)
+        found[queue] = min(max(start, bounds.earliest[queue]), bounds.latest[queue])
+    return found
+
+
 def look(catalog: Catalog, options: Options) -> Bounds:
     """Look up queues and offsets. Raises RouteError and ConfigError for names that do not exist."""
     known = catalog.queues()

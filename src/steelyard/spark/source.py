@@ -1,15 +1,18 @@
-"""`spark.read.format("rocketmq")`: the messages of topics as rows, one partition per queue.
+"""`format("rocketmq")`, for batches and streams: the messages of topics as rows.
 
     orders = {"nameservers": "127.0.0.1:9876", "subscribe": "Orders"}
     spark.read.format("rocketmq").options(**orders).load()
+    spark.readStream.format("rocketmq").options(**orders).load()
 
 The options are those of `options`, the columns those of `schema`. Spark finds the format through
 the package `pyspark_rocketmq`; if another, broken `pyspark_*` package prevents that,
 `register(spark)` does the same.
 
-- Queues and offsets are looked up once, when the query is planned, so that a read has an end and a
-  retried task reads the same messages again.
-- Nothing is committed, and no member is registered: a read affects no group.
+- There is a partition for each queue, unless options ask for more.
+- Queues and offsets of a batch are looked up once, when it is planned, so that it has an end and a
+  retried task reads the same messages again; those of a stream at each trigger (`stream`).
+- No member is registered, and nothing is committed but the progress of a stream with a
+  consumerGroup.
 - Reads from the master of each broker name, or from its lowest replica if there is none.
 - Also works with Apache RocketMQ 4.9 and 5.x, whose brokers return 32 messages per pull.
 """
@@ -19,7 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from steelyard.errors import ConfigError
@@ -27,6 +35,7 @@ from steelyard.spark.options import Options, read_options
 from steelyard.spark.planning import QueueRange, plan
 from steelyard.spark.schema import chosen
 from steelyard.spark.shipping import Shipped
+from steelyard.spark.stream import RocketMQStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +60,12 @@ class RocketMQDataSource(DataSource, metaclass=Shipped):
         options = read_options(self.options)
         _check_schema(schema, options)
         return RocketMQReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of a streaming query."""
+        options = read_options(self.options, "stream")
+        _check_schema(schema, options)
+        return RocketMQStreamReader(options)
 
 
 def _check_schema(schema: StructType, options: Options) -> None:
