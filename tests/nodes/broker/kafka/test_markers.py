@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,13 +12,16 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_idempotence import described
 from tests.nodes.broker.kafka.test_produce import send
+from tests.nodes.broker.test_exhaustion import Exhausted
 
+from steelyard.errors import StorageError
 from steelyard.groups.kafka.transactions import Marking
 from steelyard.nodes.broker.kafka.data import producers
-from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.data.producers import SWEEP_MS, Producers
 from steelyard.nodes.broker.kafka.service import KafkaService
 from steelyard.nodes.seam import Effect
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.log import Log
+from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import AbortedTransaction, FetchResponse
 from steelyard.wire.kafka.messages.logs import (
@@ -25,7 +30,14 @@ from steelyard.wire.kafka.messages.logs import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from steelyard.wire.kafka.records import ABORT, COMMIT, TRANSACTIONAL, read_header, read_marker
+from steelyard.wire.kafka.records import (
+    ABORT,
+    COMMIT,
+    TRANSACTIONAL,
+    read_header,
+    read_headers,
+    read_marker,
+)
 
 
 def side(rig: KafkaRig) -> KafkaService:
@@ -218,6 +230,155 @@ def test_aborted_transactions_go_with_their_records(ready: KafkaRig) -> None:
     ready.advance(120_000)
     assert known(ready).aborted(ready.log(), 0, 9) == [(7, 2, 3)]
     assert len(ready.store.table("kafka_aborted")) == 1
+
+
+def test_an_aborted_transaction_is_known_after_the_disk_was_full() -> None:
+    """There may be room for the marker, but not for what is noted of it."""
+    written = 0
+    for room in range(0, 400, 10):
+        rig = KafkaRig()
+        rig.create_topic()
+        write(rig, 7)
+        rig.disk.room_bytes = room
+        expected = [] if mark(rig, 7, commit=False) else [(7, 0, 1)]
+        written += len(expected)
+        rig.advance(SWEEP_MS)
+        rig.disk.room_bytes = None
+        rig.advance(SWEEP_MS)
+        rig.restart()
+        assert known(rig).aborted(rig.log(), 0, 10) == expected, room
+    assert 0 < written < 40
+
+
+def test_an_aborted_transaction_is_known_if_a_sweep_was_refused() -> None:
+    for room in range(0, 200, 10):
+        rig = KafkaRig()
+        rig.create_topic()
+        write(rig, 7)
+        mark(rig, 7, commit=False)
+        rig.disk.room_bytes = room
+        rig.advance(SWEEP_MS)
+        rig.disk.room_bytes = None
+        rig.restart()
+        assert known(rig).aborted(rig.log(), 0, 10) == [(7, 0, 1)], room
+
+
+def test_an_aborted_transaction_is_known_after_a_kill_at_its_marker() -> None:
+    """The marker may be the last that was written: the next snapshot comes after it."""
+    written = 0
+    for alive in range(0, 400, 10):
+        rig = KafkaRig()
+        rig.create_topic()
+        write(rig, 7)
+        rig.disk.kill_after_bytes = alive
+        try:
+            mark(rig, 7, commit=False)
+            rig.advance(SWEEP_MS)
+        except Killed:
+            pass
+        rig.disk = rig.disk.copy()
+        rig.restart()
+        expected = known(rig).aborted(rig.log(), 0, 10)
+        written += len(expected)
+        assert expected == ([(7, 0, 1)] if rig.log().max_offset == 2 else [])
+        rig.advance(SWEEP_MS)
+        rig.restart()
+        assert known(rig).aborted(rig.log(), 0, 10) == expected, alive
+    assert 0 < written < 40
+
+
+def test_aborted_transactions_are_known_once_their_log_can_be_read() -> None:
+    disk = Exhausted()
+    rig = KafkaRig(disk=disk)
+    rig.create_topic()
+    write(rig, 7)
+    mark(rig, 7, commit=False)
+    rig.advance(SWEEP_MS)
+    send(rig, batch())
+    rig.restart()
+    rig.store._files.close()
+    disk.is_exhausted = True
+    with pytest.raises(StorageError):
+        known(rig).aborted(rig.log(), 0, 10)
+    disk.is_exhausted = False
+    assert known(rig).aborted(rig.log(), 0, 10) == [(7, 0, 1)]
+
+
+def test_aborted_transactions_are_known_if_a_power_cut_took_their_table() -> None:
+    """A snapshot may outlive what was written before it to another file."""
+    rig = KafkaRig()
+    rig.create_topic()
+    write(rig, 7)
+    mark(rig, 7, commit=False)
+    rig.store.flush()
+    rig.advance(SWEEP_MS)
+    rig.disk.files["tables/kafka_aborted.table"].truncate(0)
+    rig.restart()
+    assert known(rig).aborted(rig.log(), 0, 10) == [(7, 0, 1)]
+
+
+def in_log(log: Log) -> tuple[int, list[tuple[int, int, int]]]:
+    """The last stable offset and the aborted transactions, from all that the log has."""
+    opened: dict[int, int] = {}
+    aborted = []
+    offset = log.min_offset
+    while offset < log.max_offset:
+        run = log.read_run(offset, 1 << 20)
+        for at, header in read_headers(run.data):
+            marker = read_marker(run.data, at) if header.is_control else None
+            if marker is None:
+                if header.is_transactional:
+                    opened.setdefault(header.producer_id, header.base_offset)
+            else:
+                first = opened.pop(header.producer_id, None)
+                if first is not None and marker.kind == ABORT:
+                    aborted.append((header.producer_id, first, header.base_offset))
+        offset = run.next_offset
+    return min([*opened.values(), log.max_offset]), aborted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_the_disk_refuses_or_loses_changes_no_transaction(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full now and then, kills within writes, power cuts: what is known is what the log says."""
+    monkeypatch.setattr(producers, "SNAPSHOT_BATCHES", 4)
+    rng = random.Random(seed)
+    rig = KafkaRig()
+    rig.create_topic()
+    write(rig, 0)
+    rig.store.flush()
+    aborted = 0
+    for _ in range(150):
+        disk = rig.disk
+        what = rng.choice(["nothing", "nothing", "full", "kill", "power"])
+        disk.room_bytes = rng.randrange(300) if what == "full" else None
+        disk.kill_after_bytes = rng.randrange(300) if what == "kill" else None
+        try:
+            for _ in range(rng.randrange(4)):
+                producer_id = rng.randrange(3)
+                active = {each.producer_id: each for each in known(rig).active(rig.log(), rig.now)}
+                entry = active.get(producer_id)
+                if rng.random() < 0.5:
+                    write(rig, producer_id, 0 if entry is None else entry.last_sequence + 1)
+                else:
+                    mark(rig, producer_id, commit=rng.random() < 0.3)
+            if rng.random() < 0.2:
+                rig.advance(SWEEP_MS)
+        except Killed:
+            pass
+        if what == "power":
+            rig.disk = disk.lose_power(rng)
+        elif what == "kill":
+            rig.disk = disk.copy()
+            rig.disk.kill_after_bytes = None
+        if what in ("power", "kill") or rng.random() < 0.1:
+            rig.disk.room_bytes = None
+            rig.restart()
+        expected = in_log(rig.log())
+        aborted += len(expected[1])
+        assert (stable(rig), known(rig).aborted(rig.log(), 0, 1 << 40)) == expected
+    assert aborted
 
 
 steps = st.lists(

@@ -83,6 +83,8 @@ class LogProducers:
         """First offsets of open transactions by producer, in ascending order."""
         self.aborted: list[Aborted] = []
         """By the offset of their markers."""
+        self.unwritten: list[Aborted] = []
+        """Those of `aborted` that must be on the disk before the next snapshot."""
         self.snapshot_upto = 0
         self.snapshot_address = 0
         self.unsaved = 0
@@ -103,8 +105,8 @@ class LogProducers:
 
     def ended(
         self, header: BatchHeader, coordinator_epoch: int, offset: int, *, abort: bool, now: int
-    ) -> Aborted | None:
-        """Record a marker; return the transaction that it aborted, if it aborted one."""
+    ) -> None:
+        """Record a marker."""
         producer_id = header.producer_id
         producer = self.known.pop(producer_id, None)
         if producer is None:
@@ -119,13 +121,11 @@ class LogProducers:
         producer.seen_at = now
         self.unsaved += 1
         first = self.open.pop(producer_id, None)
-        if first is None or not abort:
-            return None
-        stable = next(iter(self.open.values()), offset + 1)
-        aborted = Aborted(producer_id, first, offset, stable)
-        if not self.aborted or self.aborted[-1].last < offset:
+        if first is not None and abort:
+            stable = next(iter(self.open.values()), offset + 1)
+            aborted = Aborted(producer_id, first, offset, stable)
             self.aborted.append(aborted)
-        return aborted
+            self.unwritten.append(aborted)
 
 
 def sequence_after(sequence: int, count: int) -> int:

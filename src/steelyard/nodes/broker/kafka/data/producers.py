@@ -11,7 +11,8 @@ last stable offset).
 
 All of this can be read from the log. Snapshots shorten that: a log is read from its last snapshot
 on, when its producers are first needed. A log without a snapshot never had a producer with an id.
-Aborted transactions have a table of their own, because they are many and never change.
+Aborted transactions have a table of their own, because they are many and never change; they are
+written before the snapshot that covers their markers.
 Source: storage/internals/log/ProducerStateManager.java, ProducerAppendInfo.java,
 ProducerStateEntry.java, UnifiedLog.analyzeAndValidateProducerState.
 """
@@ -50,12 +51,16 @@ _SCAN_BYTES = 1024 * 1024
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    """What is known from all batches before the offset `upto`; 0: the whole log must be read."""
+    """What is known from all batches before the offset `upto`; 0: the whole log must be read.
+
+    `last_aborted`: where the last marker before it is that aborted a transaction, -1 if unknown.
+    """
 
     topic: str
     queue_id: int
     upto: int
     producers: list[ProducerStateEntry]
+    last_aborted: int = -1
 
 
 class Producers:
@@ -80,28 +85,33 @@ class Producers:
     def _distrust(self) -> None:
         """Check what is stored against the logs, which may have lost their ends in a power loss.
 
-        A snapshot that knows more than its log has is dropped, and the whole log will be read.
+        A snapshot that knows more than its log has is dropped, and the whole log will be read. So
+        it is if the power loss took transactions that were written before the snapshot.
         """
-        ends = {
-            str(log.log_id): log.max_offset
-            for topic in self._store.topics()
-            for log in self._store.logs(topic)
-        }
+        logs = {str(log.log_id): log for log in self._store.all_logs()}
         changes: list[tuple[str, bytes | None]] = []
         for key, value in self._table.items():
             snapshot = msgspec.msgpack.decode(value, type=_Snapshot)
-            if key not in ends:
+            log = logs.get(key)
+            if log is None:
                 changes.append((key, None))
-            elif snapshot.upto > ends[key]:
+            elif snapshot.upto > log.max_offset or (
+                snapshot.last_aborted >= log.min_offset
+                and _key(log, snapshot.last_aborted) not in self._aborted
+            ):
                 fresh = _Snapshot(snapshot.topic, snapshot.queue_id, 0, [])
                 changes.append((key, msgspec.msgpack.encode(fresh)))
         self._table.put_many(changes)
         gone = [
             (key, None)
-            for key in (key for key, _ in self._aborted.items())
-            if int(key.partition(":")[2]) >= ends.get(key.partition(":")[0], 0)
+            for key, _ in self._aborted.items()
+            for log_id, _, last in (key.partition(":"),)
+            if log_id not in logs or int(last) >= logs[log_id].max_offset
         ]
         self._aborted.put_many(gone)
+        if changes or gone:
+            # Another power loss must not undo this once the logs have grown again.
+            self._store.take_dirty().sync()
         for key, row in self._aborted.items():
             item = msgspec.msgpack.decode(row, type=Aborted)
             self._unclaimed.setdefault(int(key.partition(":")[0]), []).append(item)
@@ -178,11 +188,7 @@ class Producers:
         """Record a marker in a prepared log."""
         known = self.of(log)
         before = len(known.known)
-        aborted = known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
-        if aborted is not None:
-            # If the disk refuses, a restart before the next snapshot reads the marker again.
-            with suppress(StorageError):
-                self._aborted.put(*_row(log, aborted))
+        known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
         self._grown(known, len(known.known) - before)
 
     def _grown(self, known: LogProducers, more: int) -> None:
@@ -272,17 +278,20 @@ class Producers:
                 self._count -= len(known.known)
                 with suppress(StorageError):
                     self._table.delete(str(log_id))
-                    self._aborted.put_many([(_row(log, each)[0], None) for each in known.aborted])
+                    self._delete_rows(log, known.aborted)
                 continue
             self._expire(known, now)
             kept = bisect_left(known.aborted, log.min_offset, key=_marker_of)
             with suppress(StorageError):
-                self._aborted.put_many(
-                    [(_row(log, item)[0], None) for item in known.aborted[:kept]]
-                )
+                self._delete_rows(log, known.aborted[:kept])
                 del known.aborted[:kept]
+                known.unwritten = [item for item in known.unwritten if item.last >= log.min_offset]
                 if str(log_id) in self._table and known.snapshot_upto != log.max_offset:
                     self._save(known)
+
+    def _delete_rows(self, log: Log, gone: list[Aborted]) -> None:
+        keys = [_key(log, item.last) for item in gone]
+        self._aborted.put_many([(key, None) for key in keys if key in self._aborted])
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -293,10 +302,21 @@ class Producers:
                 self._save(known)
 
     def _save(self, known: LogProducers) -> None:
+        """Write the aborted transactions and then a snapshot. May raise StorageError.
+
+        In this order, because what comes before a snapshot is not read again.
+        """
         log = known.log
-        snapshot = _Snapshot(log.topic, log.queue_id, log.max_offset, list(known.known.values()))
         known.snapshot_address = log.next_address
         known.unsaved = 0
+        self._aborted.put_many(
+            [(_key(log, item.last), msgspec.msgpack.encode(item)) for item in known.unwritten]
+        )
+        known.unwritten = []
+        last_aborted = known.aborted[-1].last if known.aborted else -1
+        snapshot = _Snapshot(
+            log.topic, log.queue_id, log.max_offset, list(known.known.values()), last_aborted
+        )
         self._table.put(str(log.log_id), msgspec.msgpack.encode(snapshot))
         known.snapshot_upto = log.max_offset
 
@@ -315,7 +335,10 @@ class Producers:
             if each.open_from is not None
         ]
         known.open = {producer_id: first for first, producer_id in sorted(opened)}
-        known.aborted = sorted(self._unclaimed.pop(log.log_id, ()), key=_marker_of)
+        written = self._unclaimed.get(log.log_id, ())
+        known.aborted = sorted(
+            [item for item in written if item.last < snapshot.upto], key=_marker_of
+        )
         known.snapshot_upto = snapshot.upto
         offset = max(snapshot.upto, log.min_offset)
         while offset < log.max_offset:
@@ -330,6 +353,7 @@ class Producers:
                 self._take(known, run.data)
             offset = run.next_offset
         known.snapshot_address = log.next_address
+        self._unclaimed.pop(log.log_id, None)  # not before: the disk may have refused to be read
         return known
 
     def _take(self, known: LogProducers, data: bytes) -> None:
@@ -366,5 +390,6 @@ def _marker_of(aborted: Aborted) -> int:
     return aborted.last
 
 
-def _row(log: Log, aborted: Aborted) -> tuple[str, bytes]:
-    return f"{log.log_id}:{aborted.last}", msgspec.msgpack.encode(aborted)
+def _key(log: Log, last: int) -> str:
+    """Return the key of a transaction that was aborted by the marker at this offset."""
+    return f"{log.log_id}:{last}"
