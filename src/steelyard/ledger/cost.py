@@ -72,7 +72,7 @@ import msgspec
 from steelyard.ledger.backlog import BacklogSeries, backlogs, strain
 from steelyard.ledger.events import BrokerStarted, BrokerStopped, Delivered, Record, queue_of
 from steelyard.ledger.measures import percentile
-from steelyard.ledger.owners import Pause, Shares, find_gaps, find_pauses, with_unseen
+from steelyard.ledger.owners import QueuePause, ShareTimes, find_gaps, find_pauses, with_unseen
 from steelyard.ledger.repeats import Repeat, find_repeats
 from steelyard.ledger.starts import (
     BROKER_DIED,
@@ -122,20 +122,20 @@ class _Part(msgspec.Struct):
 
     start: Start
     until: int | None = None
-    pauses: list[Pause] = msgspec.field(default_factory=list)
+    pauses: list[QueuePause] = msgspec.field(default_factory=list)
     repeats: list[Repeat] = msgspec.field(default_factory=list)
 
 
 def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     """Compute the tables of one group; `records` are sorted and include those of the brokers."""
-    shares, backlog = Shares(records), backlogs(records, group)
+    shares, backlog = ShareTimes(records), backlogs(records, group)
     parts = _parts(records, shares)
     moved = [_handoff(group, part, pause, shares) for part in parts for pause in part.pauses]
     moved.sort(key=lambda row: (row.first_delivery_ms, row.broker, row.topic, row.queue))
     return Costs(moved, [_rebalance(group, part, shares, backlog) for part in parts])
 
 
-def _parts(records: Sequence[Record], shares: Shares) -> list[_Part]:
+def _parts(records: Sequence[Record], shares: ShareTimes) -> list[_Part]:
     """Divide what happened among the rebalances."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
     gaps = find_gaps(deliveries, members_ever(records))
@@ -161,7 +161,7 @@ def _parts(records: Sequence[Record], shares: Shares) -> list[_Part]:
     return parts
 
 
-def _handoff(group: str, part: _Part, pause: Pause, shares: Shares) -> Handoff:
+def _handoff(group: str, part: _Part, pause: QueuePause, shares: ShareTimes) -> Handoff:
     old, new = pause.gap
     queue = queue_of(new)
     mine = [each for each in part.repeats if each.queue == queue and each.at >= new.at]
@@ -184,7 +184,7 @@ def _handoff(group: str, part: _Part, pause: Pause, shares: Shares) -> Handoff:
     )
 
 
-def _rebalance(group: str, part: _Part, shares: Shares, backlog: BacklogSeries) -> Rebalance:
+def _rebalance(group: str, part: _Part, shares: ShareTimes, backlog: BacklogSeries) -> Rebalance:
     start, repeats = part.start, part.repeats
     pauses = [pause.gap.pause_ms for pause in part.pauses]
     moved = [pause for pause in part.pauses if pause.has_moved]
@@ -216,7 +216,7 @@ def _rebalance(group: str, part: _Part, shares: Shares, backlog: BacklogSeries) 
     )
 
 
-def _first_fetch_ms(pause: Pause, shares: Shares, start: Start) -> int | None:
+def _first_fetch_ms(pause: QueuePause, shares: ShareTimes, start: Start) -> int | None:
     got = shares.of_queue(pause, start.since)
     return None if got is None else min(pause.gap.pause_ms, pause.gap.new.at - got)
 

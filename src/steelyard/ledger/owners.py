@@ -21,7 +21,7 @@ from steelyard.ledger.events import (
 from steelyard.ledger.starts import MERGE_MS, ROUTES, Start
 
 
-class Gap(NamedTuple):
+class DeliveryGap(NamedTuple):
     """Two deliveries of a queue, one after the other."""
 
     old: Delivered
@@ -36,7 +36,7 @@ class Gap(NamedTuple):
         return self.new.at - self.pause_ms
 
 
-class Pause(NamedTuple):
+class QueuePause(NamedTuple):
     """A gap of a queue that is part of rebalance `number`, whether or not the queue moved.
 
     If it went back and forth, `from_client` had it at first, and `gap` ends with the first delivery
@@ -45,7 +45,7 @@ class Pause(NamedTuple):
 
     number: int
     from_client: str
-    gap: Gap
+    gap: DeliveryGap
 
     @property
     def has_moved(self) -> bool:
@@ -55,8 +55,8 @@ class Pause(NamedTuple):
 class Gaps(NamedTuple):
     """Of all queues of a group, in order of their ends: where the owner changed, and where not."""
 
-    changes: list[Gap]
-    same: list[Gap]
+    changes: list[DeliveryGap]
+    same: list[DeliveryGap]
 
 
 def find_gaps(deliveries: Iterable[Delivered], members: set[str]) -> Gaps:
@@ -68,7 +68,7 @@ def find_gaps(deliveries: Iterable[Delivered], members: set[str]) -> Gaps:
             continue
         queue = queue_of(one)
         if queue in newest:
-            gap = Gap(newest[queue], one)
+            gap = DeliveryGap(newest[queue], one)
             if gap.old.client != one.client:
                 found.changes.append(gap)
             elif gap.pause_ms >= STALLED_MS:
@@ -77,7 +77,7 @@ def find_gaps(deliveries: Iterable[Delivered], members: set[str]) -> Gaps:
     return found
 
 
-def with_unseen(starts: Sequence[Start], changes: Sequence[Gap]) -> list[Start]:
+def with_unseen(starts: Sequence[Start], changes: Sequence[DeliveryGap]) -> list[Start]:
     """Add to `starts` those of rebalances of which only the hand-offs are known."""
     known = [start.since for start in starts]
     unseen: list[Start] = []
@@ -95,7 +95,7 @@ def with_unseen(starts: Sequence[Start], changes: Sequence[Gap]) -> list[Start]:
     return sorted([*starts, *unseen], key=lambda start: start.since)
 
 
-def find_pauses(gaps: Gaps, starts: Sequence[Start], shares: Shares) -> list[Pause]:
+def find_pauses(gaps: Gaps, starts: Sequence[Start], shares: ShareTimes) -> list[QueuePause]:
     """Return the queues that moved or stood still, in order of their first deliveries then."""
     moved = _moves(gaps.changes, starts)
     return sorted(
@@ -104,7 +104,7 @@ def find_pauses(gaps: Gaps, starts: Sequence[Start], shares: Shares) -> list[Pau
     )
 
 
-def _number(starts: Sequence[Start], gap: Gap) -> int:
+def _number(starts: Sequence[Start], gap: DeliveryGap) -> int:
     """Return which rebalance a gap belongs to, -1 for none.
 
     Of those that started while the queue paused, that is the one in which its old owner left, or
@@ -122,10 +122,10 @@ def _since(start: Start) -> int:
     return start.since
 
 
-def _moves(changes: Sequence[Gap], starts: Sequence[Start]) -> list[Pause]:
+def _moves(changes: Sequence[DeliveryGap], starts: Sequence[Start]) -> list[QueuePause]:
     """Make each change of owner a hand-off; back and forth is one."""
-    open_runs: dict[Queue, tuple[int, list[Gap]]] = {}
-    runs: list[tuple[int, list[Gap]]] = []
+    open_runs: dict[Queue, tuple[int, list[DeliveryGap]]] = {}
+    runs: list[tuple[int, list[DeliveryGap]]] = []
     for change in changes:
         queue = queue_of(change.new)
         number = _number(starts, change)
@@ -139,16 +139,19 @@ def _moves(changes: Sequence[Gap], starts: Sequence[Start]) -> list[Pause]:
     return [pause for pause in pauses if pause.has_moved]
 
 
-def _move(number: int, run: Sequence[Gap]) -> Pause:
+def _move(number: int, run: Sequence[DeliveryGap]) -> QueuePause:
     final = run[-1].new.client
-    return Pause(
+    return QueuePause(
         number, run[0].old.client, next(change for change in run if change.new.client == final)
     )
 
 
 def _stalls(
-    same: Sequence[Gap], moved: Sequence[Pause], starts: Sequence[Start], shares: Shares
-) -> Iterable[Pause]:
+    same: Sequence[DeliveryGap],
+    moved: Sequence[QueuePause],
+    starts: Sequence[Start],
+    shares: ShareTimes,
+) -> Iterable[QueuePause]:
     """Return the longest gap of each queue that did not move in a rebalance, but stalled."""
     settled = [
         max(start.since, start.known or 0, shares.ended(start.since, end) or 0) + MERGE_MS
@@ -157,10 +160,10 @@ def _stalls(
     for pause in moved:
         settled[pause.number] = max(settled[pause.number], pause.gap.new.at)
     has_moved = {(pause.number, queue_of(pause.gap.new)) for pause in moved}
-    by_queue: dict[Queue, list[Gap]] = defaultdict(list)
+    by_queue: dict[Queue, list[DeliveryGap]] = defaultdict(list)
     for gap in same:
         by_queue[queue_of(gap.new)].append(gap)
-    longest: dict[tuple[int, Queue], Pause] = {}
+    longest: dict[tuple[int, Queue], QueuePause] = {}
     for queue, gaps in by_queue.items():
         for gap in gaps:
             number = _number(starts, gap)
@@ -172,11 +175,11 @@ def _stalls(
             if key in longest:
                 usual.append(longest[key].gap.pause_ms)
             if gap.pause_ms > max(usual, default=0):
-                longest[key] = Pause(number, gap.old.client, gap)
+                longest[key] = QueuePause(number, gap.old.client, gap)
     return longest.values()
 
 
-class Shares:
+class ShareTimes:
     """When members had their shares, as far as brokers recorded it."""
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -188,7 +191,7 @@ class Shares:
             elif isinstance(one, Requested):
                 self._requested[queue_of(one), one.client].append(one.at)
 
-    def of_queue(self, pause: Pause, since: int) -> int | None:
+    def of_queue(self, pause: QueuePause, since: int) -> int | None:
         """Return when the new owner had the queue, None if nobody recorded it.
 
         `since`: when the rebalance started.
@@ -203,7 +206,7 @@ class Shares:
         last = (len(self._ended) if until is None else bisect_left(self._ended, until)) - 1
         return self._ended[last] if last >= 0 and self._ended[last] >= since else None
 
-    def of_group(self, since: int, until: int | None, pauses: Iterable[Pause]) -> int | None:
+    def of_group(self, since: int, until: int | None, pauses: Iterable[QueuePause]) -> int | None:
         """Return when all members had theirs in the rebalance from `since` to `until`."""
         if self._ended:
             return self.ended(since, until)
