@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import psutil
 import pytest
@@ -105,10 +105,11 @@ def test_a_signal_ends_a_swarm_with_what_it_has_done(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_all_processes_ends_a_swarm_in_one_line(
-    number: signal.Signals, code: int
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_a_signal_ends_a_swarm_in_one_line_while_processes_are_started(
+    number: signal.Signals, code: int, send: Callable[[int, int], None]
 ) -> None:
-    """As a terminal's Ctrl-C goes to all; also while the processes are being started."""
+    """A terminal's Ctrl-C goes to all of them."""
     options = ["--seeds", "1..100000", "--quiet", "--processes", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", "steelyard.sim", *options],
@@ -124,7 +125,7 @@ def test_a_signal_to_all_processes_ends_a_swarm_in_one_line(
         return len(workers) == 3  # the third is Python's, which looks after what they share
 
     until(has_workers, "the processes are started")
-    os.killpg(process.pid, number)
+    send(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (code, "")
     assert re.fullmatch(rf"stopped by {number.name} after \d+ of 100000 seeds.*\n", out)

@@ -330,15 +330,15 @@ def run_seeds(seeds: range, processes: int | None = None) -> Generator[RunOutcom
 
 
 def _start_worker() -> tuple[Connection, BaseProcess]:
-    """Start a process that does not get Ctrl-C, which is for the swarm, not even while it loads.
+    """Start a process that does not get Ctrl-C, which is for the swarm, nor SIGTERM while it loads.
 
     It inherits the mask of signals; locks and queues that a killed process may hold are not shared.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
-    resource_tracker.ensure_running()  # its start would unblock the signal
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    resource_tracker.ensure_running()  # its start would unblock the signals
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         process.start()
     finally:
@@ -349,6 +349,7 @@ def _start_worker() -> tuple[Connection, BaseProcess]:
 
 def _work(link: Connection) -> None:
     """Run the seeds that come over the link, until it is closed."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _loaded()
     with suppress(EOFError, ConnectionError):  # the swarm was killed
         while True:
