@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
@@ -40,8 +39,6 @@ MS = 1_000_000
 EARLY_MS = 100
 """A broker may know of an event so long before the bench says that it caused it."""
 BEFORE_NS = 10_000 * MS
-SAMPLE_NS = 1_000 * MS
-"""How often the backlog is looked at where a median of it is wanted."""
 
 GROWS_AND_SHRINKS = Scenario(
     ("m0",), (Step("start", ("m1",)), Step("start", ("m2",)), Step("stop", ("m1",)))
@@ -119,6 +116,11 @@ class Series(NamedTuple):
         position = bisect_right(self.times, when) - 1
         return self.totals[position] if position >= 0 else 0
 
+    def between(self, begin: int, end: int) -> list[int]:
+        """Every total from `begin` to `end`."""
+        low, high = bisect_left(self.times, begin), bisect_left(self.times, end)
+        return [self.at(begin), *self.totals[low:high]]
+
 
 def backlog(deliveries: dict[int, list[Delivery]], sent: Sent) -> Series:
     """Messages that were acknowledged and had come to no listener yet."""
@@ -148,21 +150,20 @@ def listeners(watch: Watch, stage: Stage, waiting: Series) -> Figures:
     begin, end = stage.begin, stage.end
     moved = moves(watch.deliveries, watch.sent, begin, end)
     twice = sum(repeated_within(of_queue, begin, end) for of_queue in watch.deliveries.values())
-    before = max(
-        BACKLOG_FLOOR,
-        median(waiting.at(at) for at in range(begin - BEFORE_NS, begin, SAMPLE_NS)),
-    )
+    before = waiting.between(begin - BEFORE_NS, begin)
+    highest, lowest = max(before), min(before)
+    usual = max(BACKLOG_FLOOR, 2 * highest - lowest)
     low, high = bisect_left(waiting.times, begin), bisect_left(waiting.times, end)
     totals = waiting.totals[low:high]
     peak = max(totals, default=0)
     drain: float | None = 0
-    if peak > before:
+    if peak > usual:
         since = low + totals.index(peak)
         drain = next(
             (
                 (waiting.times[n] - begin) / MS
                 for n in range(since, high)
-                if waiting.totals[n] <= before
+                if waiting.totals[n] <= usual
             ),
             None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.ledger.records import joined, waits
 
 from steelyard.ledger import cost
@@ -24,7 +25,33 @@ def test_a_backlog_is_on_straight_lines_between_its_points() -> None:
     assert backlogs(records, "another") == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("peak", "spike", "drain_ms"),
+    [
+        (40, 40 / 3, 2_700),  # 6 again 1 700 ms after the peak, which falls by 20 a second
+        (6, 2.0, 0),  # no more than it varies anyhow
+    ],
+)
+def test_a_backlog_drains_when_it_is_back_within_what_is_usual(
+    peak: int, spike: float, drain_ms: int
+) -> None:
+    """It was between 2 and 4 before, its median 3: so up to 6 is usual."""
+    before = [waits(at, 2 + at // 1_000 % 2 * 2) for at in range(0, 10_000, 1_000)]
+    before += [waits(at + 500, 3) for at in range(0, 10_000, 1_000)]
+    records: list[Record] = [
+        *before,
+        waits(10_000, 2),
+        joined(10_000, "B", "AB"),
+        waits(11_000, peak),
+        waits(13_000, 0),
+    ]
+    (row,) = cost.rebalances(records)
+    assert row.spike == pytest.approx(spike)
+    assert row.drain_ms == drain_ms
+
+
 def test_backlog_that_does_not_drain() -> None:
+    """Before the next rebalance, or not before the records end."""
     records: list[Record] = [
         waits(-9_000, 3),
         waits(1_000, 3),
@@ -32,9 +59,9 @@ def test_backlog_that_does_not_drain() -> None:
         waits(1_500, 9),
         joined(3_000, "C", "ABC"),
         waits(3_000, 12),
-        waits(4_000, 0),
+        waits(4_000, 99),
     ]
     first, second = cost.rebalances(records)
     assert (first.spike, first.drain_ms) == (4.0, None)
     # Once a second before the second one: 3 eight times, then 3 (at 1 000) and 10 (at 2 000).
-    assert (second.spike, second.drain_ms) == (4.0, 750)
+    assert (second.spike, second.drain_ms) == (33.0, None)

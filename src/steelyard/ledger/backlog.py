@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 from steelyard.ledger.events import Backlog, Record
-from steelyard.ledger.measures import baseline, spike
+from steelyard.ledger.measures import BACKLOG_FLOOR, spike
 
 BEFORE_MS = 10_000
 """Period before a rebalance whose backlog is compared."""
@@ -81,20 +81,22 @@ def strain(backlog: BacklogSeries, began: int, end: int | None) -> Strain:
     settled = backlog.over(began, min(last, began + SETTLE_MS))
     return Strain(
         spike(before, settled.totals),
-        _drain_ms(began, before, settled, backlog.over(began, last)),
+        _drain_ms(backlog.over(began - BEFORE_MS, began), settled, backlog.over(began, last)),
     )
 
 
-def _drain_ms(
-    began: int, before: Sequence[float], settled: BacklogSeries, backlog: BacklogSeries
-) -> int | None:
-    if not before or not settled.times:
+def _drain_ms(before: BacklogSeries, settled: BacklogSeries, after: BacklogSeries) -> int | None:
+    """Find where `after` is back at what is usual; its peak is that of `settled`, its beginning."""
+    if not before.times or not settled.times:
         return None
-    enough, peak = baseline(before), max(settled.totals)
-    if peak <= enough:
+    highest, lowest = max(before.totals), min(before.totals)
+    usual = max(highest + (highest - lowest), BACKLOG_FLOOR)
+    peak = max(settled.totals)
+    if peak <= usual:
         return 0
-    falling = backlog.over(settled.times[settled.totals.index(peak)], backlog.times[-1])
+    falling = after.over(settled.times[settled.totals.index(peak)], after.times[-1])
     for (begin, high), (end, low) in pairwise(zip(*falling, strict=True)):
-        if low <= enough:
-            return round(begin + (end - begin) * (high - enough) / (high - low)) - began
+        if low <= usual:
+            back = begin + (end - begin) * (high - usual) / (high - low)
+            return round(back) - after.times[0]
     return None

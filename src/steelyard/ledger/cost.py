@@ -34,8 +34,10 @@ Definitions
   once a second in the `BEFORE_MS` up to its start; after: until the next rebalance, at most
   `SETTLE_MS`. A median below `BACKLOG_FLOOR` counts as `BACKLOG_FLOOR`. None if the backlog before
   or after is unknown.
-- **Drain**: from the start of the rebalance until the backlog, after its peak, has returned to that
-  median or below; 0 if it never rose above it, None if it did not drain before the next rebalance.
+- **Drain**: from the start of the rebalance until the backlog, after its peak, has returned to what
+  is usual; 0 if it never rose above that, None if it did not drain before the next rebalance. Usual
+  is at most the highest backlog of the `BEFORE_MS` before the start, and as much above that as the
+  backlog varied in that time: else every fluctuation would have to drain.
 
 What is one rebalance
 - It starts with an event: a member joins or leaves, members change their topics, a broker that the

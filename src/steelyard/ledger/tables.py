@@ -194,8 +194,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "Time from the start until the backlog, after its peak, has returned to that median: 0"
-            " if it never rose above it, null if it did not return before the next rebalance.",
+            "Time from the start until the backlog, after its peak, was back within its variation"
+            " before: 0 if it never left it, null if it was not back before the next rebalance.",
             "drain",
         ),
     ]

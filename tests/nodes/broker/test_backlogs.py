@@ -86,6 +86,22 @@ def test_what_a_member_fetched_ahead_waits_but_for_the_last_answer(bench: Bench)
     assert bench.take(2_000) == [(2_000, (30,), 30, 2_000)]
 
 
+def test_what_a_member_that_left_had_not_finished_waits_again(bench: Bench) -> None:
+    """Of queue 0 it committed 10 of 60 messages, of queue 1, read from 20 on, nothing."""
+    bench.ends = {0: 60, 1: 30}
+    bench.deliver(100, 0, 0, 60)
+    bench.deliver(100, 1, 20, 30)
+    bench.commit(200, 0, 10)
+    bench.deliver(250, 1, 30, 30, client="another")
+    bench.deliver(300, 1, 25, 30)
+    assert bench.take(1_000)[0][1] == (0, 0)
+    bench.subject.left("g", "nobody")
+    bench.subject.left("another group", "c")
+    assert bench.take(2_000) == []
+    bench.subject.left("g", "c")
+    assert bench.take(3_000)[-1][1] == (50, 5)
+
+
 def test_a_commit_behind_what_was_delivered_moves_the_group_on(bench: Bench) -> None:
     """A filter refused what is in between."""
     bench.ends = {0: 90}

@@ -31,12 +31,14 @@ class _Position(msgspec.Struct):
 
     `first` and `next` are those of the last delivery to `client`. `behind` counts the messages
     before that delivery that the client had not finished by its last commit; those of the delivery
-    itself are not counted, since no commit can have covered them yet.
+    itself are not counted, since no commit can have covered them yet. `done` is the last commit,
+    or where the reading began.
     """
 
     client: str
     first: int
     next: int
+    done: int
     behind: int = 0
 
     @property
@@ -81,7 +83,7 @@ class Backlogs:
             return
         watched, position = found
         if position.client != delivery.client:
-            position.client, position.behind = delivery.client, 0
+            position.client, position.behind, position.done = delivery.client, 0, asked
         position.next = asked
         if now - watched.looked_at >= LOOK_MS + len(watched.positions) // QUEUES_PER_MS:
             self._look(delivery.topic, watched, now)
@@ -92,8 +94,17 @@ class Backlogs:
         found = self._find(group, topic, queue, offset, now)
         if found is not None:
             _, position = found
+            position.done = offset
             position.behind = max(0, position.first - offset)
             position.next = max(position.next, offset)  # past what a filter refused
+
+    def left(self, group: str, client: str) -> None:
+        """Note that a member left: what it had been delivered and not finished waits again."""
+        for (reader, _), watched in self._watched.items():
+            if reader == group:
+                for position in watched.positions:
+                    if position is not None and position.client == client:
+                        position.client, position.next, position.behind = "", position.done, 0
 
     def _find(
         self, group: str, topic: str, queue: int, offset: int, now: int
@@ -111,7 +122,7 @@ class Backlogs:
         watched.active_at = now
         position = watched.positions[queue]
         if position is None:
-            position = watched.positions[queue] = _Position("", offset, offset)
+            position = watched.positions[queue] = _Position("", offset, offset, offset)
         return watched, position
 
     def _waiting(self, topic: str, watched: _Watched) -> tuple[int, ...]:

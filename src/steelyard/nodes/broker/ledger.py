@@ -84,7 +84,12 @@ class Ledger:
         if change.kind == "joined":
             self.note(records.MemberJoined(*known, change.topics))
         else:
-            self.note(records.MemberLeft(*known, change.heard_at))
+            self.left(records.MemberLeft(*known, change.heard_at))
+
+    def left(self, record: records.MemberLeft) -> None:
+        """Record that a member left."""
+        self._backlogs.left(record.group, record.client)
+        self.note(record)
 
     def note(self, record: Record) -> None:
         """Have a record written with this event."""

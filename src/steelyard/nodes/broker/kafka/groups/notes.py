@@ -73,7 +73,8 @@ class Notes:
             case news.Left(group, member, cause, members, heard_at):
                 # The name for the same cause in RocketMQ's groups.
                 cause = "unregistered" if cause == news.LEFT else cause
-                note(MemberLeft(now, broker, group, member, cause, members, heard_at))
+                left = MemberLeft(now, broker, group, member, cause, members, heard_at)
+                self._ledger.left(left)
             case news.Began(group, generation, cause, members):
                 trigger, text = cause.trigger, cause.text
                 note(RebalanceBegan(now, broker, group, generation, trigger, text, members))
