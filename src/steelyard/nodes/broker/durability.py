@@ -64,11 +64,16 @@ class Durability:
         self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """Return the reply if it can be sent now, or None if it waits for the disk."""
-        if not self._sync or request.is_oneway:
+        if request.is_oneway:
+            return answer
+        return self._prompt(request.peer.link, answer, effects)
+
+    def _prompt(self, link: Link, answer: Command, effects: list[Effect]) -> Command | None:
+        if not self._sync:
             return answer
         if len(self._waiting) >= WAITING_MAX:
             return replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT))
-        self._waiting.append((request.peer.link, answer))
+        self._waiting.append((link, answer))
         self._begin(effects)
         return None
 
@@ -92,15 +97,10 @@ class Durability:
             call.answer(prompt, effects)
 
     def send(self, link: Link, answer: Command, effects: list[Effect]) -> None:
-        """Send a reply, now or when the disk has what was written.
-
-        It is also sent now if WAITING_MAX replies wait.
-        """
-        if self._sync and len(self._waiting) < WAITING_MAX:
-            self._waiting.append((link, answer))
-            self._begin(effects)
-        else:
-            effects.append(Send(link, answer))
+        """Send a reply, now or when the disk has what was written."""
+        prompt = self._prompt(link, answer, effects)
+        if prompt is not None:
+            effects.append(Send(link, prompt))
 
     def wrote(self, log: Log, offset: int) -> bool:
         """Note that a log was appended to from `offset` on; return whether that may be read now."""

@@ -11,11 +11,12 @@ from tests.nodes.broker.driver import START, TOPIC
 from steelyard.config import BrokerConfig
 from steelyard.errors import DiskFullError
 from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.nodes.broker import durability
 from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Asked, Closed, Received
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import RegisterBrokerBody
-from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 REGISTER, UNREGISTER = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
@@ -130,6 +131,29 @@ def test_with_sync_flush_whoever_makes_a_topic_is_answered_when_the_disk_has_it(
     assert rig.reply_to(link, opaque) is None
     rig.answer_flushes()
     assert rig.reply_to(link, opaque)
+
+
+def test_more_replies_than_may_wait_for_the_disk_say_so_after_a_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was not brought to the disk is not called a success, whoever sends the reply."""
+    monkeypatch.setattr(durability, "WAITING_MAX", 1)
+    server = Nameserver()
+    config = BrokerConfig(flush="sync", nameservers=("n1:1",))
+    rig = Rig(config, nameservers={"n1:1": server})
+    link = rig.connect()
+    rig.send(link)
+    server.silent = True
+    rig.disk_answers = False
+    opaque = rig.post(link, RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE | {"topic": "Other"})
+    for _ in range(2):
+        rig.post(link, RequestCode.SEND_MESSAGE_V2, send_ext(), b"x")
+    assert rig.reply_to(link, opaque) is None
+    server.silent = False
+    rig.event(answer_of(rig))
+    reply = rig.reply_to(link, opaque)
+    assert reply is not None
+    assert reply.code == ResponseCode.FLUSH_DISK_TIMEOUT
 
 
 def test_a_round_that_is_to_be_repeated_when_the_broker_stops_is_not_repeated() -> None:
