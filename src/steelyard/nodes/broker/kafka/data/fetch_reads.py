@@ -14,6 +14,7 @@ from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition
 from steelyard.nodes.broker.kafka.data.partitions import (
     LEADER_EPOCH,
+    MetadataVersion,
     Partition,
     Partitions,
     epoch_fault,
@@ -137,7 +138,7 @@ class Reads:
         return answers, found, at_once
 
     def _find(
-        self, asked: CachedPartition, version: tuple[int, int], api_version: int
+        self, asked: CachedPartition, version: MetadataVersion, api_version: int
     ) -> Partition:
         name, topic_id, index = asked.key
         topic = self._partitions.topic_of(name, topic_id)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steelyard.nodes.broker.kafka.data.partitions import Partition
+from steelyard.nodes.broker.kafka.data.partitions import MetadataVersion, Partition
 from steelyard.types import Random
 
 NO_SESSION = 0
@@ -47,7 +47,7 @@ class CachedPartition(msgspec.Struct, gc=False):
     epoch: int
     high: int = -1
     low: int = -1
-    version: tuple[int, int] = (-1, -1)
+    version: MetadataVersion = (-1, -1, -1)
     place: Partition | None = None
     end: int = -1
 

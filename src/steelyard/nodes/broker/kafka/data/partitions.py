@@ -18,6 +18,9 @@ LEADER_EPOCH = 0
 """The leader epoch of every partition: its leader never changes."""
 NO_EPOCH = -1
 
+MetadataVersion = tuple[int, int, int]
+"""The versions of the cluster's topics, its brokers, and this broker's own topics."""
+
 
 class Partition(msgspec.Struct, gc=False):
     """A partition as clients may use it. `fault`: why it cannot be used here, NONE if it can."""
@@ -41,19 +44,20 @@ class Partition(msgspec.Struct, gc=False):
 
 
 class Partitions:
-    """The partitions found so far, until a topic of the cluster or its configuration changes."""
+    """The partitions found so far, until a topic or broker of the cluster changes."""
 
     def __init__(self, cluster: Cluster, topics: TopicConfigs, store: Store) -> None:
         self.cluster = cluster
         self._topics = topics
         self._store = store
-        self._version = (-1, -1)
+        self._version: MetadataVersion = (-1, -1, -1)
         self._known: dict[tuple[str, int], Partition] = {}
 
     @property
-    def version(self) -> tuple[int, int]:
+    def version(self) -> MetadataVersion:
         """Return the version of the metadata; under another one, partitions must be found again."""
-        return self.cluster.version, self._topics.version.counter
+        cluster = self.cluster
+        return cluster.version, cluster.brokers_version, self._topics.version.counter
 
     def find(self, topic: str, index: int) -> Partition:
         version = self.version
