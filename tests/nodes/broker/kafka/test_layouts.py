@@ -10,6 +10,7 @@ from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import StoreConfig
+from steelyard.nodes.broker.faults import REPEAT_MS
 from steelyard.nodes.broker.kafka.cluster import claims
 from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.cluster.claims import Claims
@@ -396,6 +397,19 @@ def test_a_full_disk_is_named_once_when_it_does_not_take_what_is_known_of_others
     store = Store(brokers.disks[A], StoreConfig())
     store.open(brokers.now)
     assert [entry.name for entry in Catalogue(store).brokers()] == [B]
+
+
+def test_a_disk_that_is_full_again_is_named_again() -> None:
+    brokers = Brokers(listed=(A, B, C))
+    brokers.start(A)
+    for name in (B, C):
+        brokers.told.clear()
+        brokers.disks[A].room_bytes = 0
+        brokers.start(name)
+        brokers.advance(REPEAT_MS)
+        brokers.disks[A].room_bytes = None
+        brokers.advance(REPEAT_MS)
+        assert any("cluster metadata" in text for text in errors(brokers))
 
 
 # -- which brokers there are -------------------------------------------------------------------------

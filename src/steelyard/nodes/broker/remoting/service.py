@@ -40,6 +40,9 @@ from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 _FAULTS = (Refusal, MessageError, ProtocolError, UnicodeEncodeError, StorageError)
 """What a handler may raise."""
 
+_Outcome = Command | Exception | None
+"""What a handler returns, or one of the errors that it raised."""
+
 
 class RemotingService:
     """The parts of the listener; the node passes on links, requests, responses and timers."""
@@ -112,7 +115,7 @@ class RemotingService:
             return  # its Closed was handled
         request = RemotingRequest(command, peer)
         handler = self._handlers.get(command.code)
-        answer: Command | Steps[Command | None] | None
+        answer: _Outcome | Steps[Command | None]
         if handler is None:
             remark = f" request type {command.code} not supported"
             if command.code in NAMESERVER_CODES:
@@ -124,30 +127,22 @@ class RemotingService:
             try:
                 answer = handler(request, now, effects)
             except _FAULTS as error:
-                if isinstance(error, ProtocolError | UnicodeEncodeError):
-                    self._refusals.tell(peer.address, command.code, str(error), now, effects)
-                answer = self._refusal(request, error)
-        if answer is not None and not isinstance(answer, Command):
+                answer = error
+        if answer is not None and not isinstance(answer, (Command, Exception)):
             then = partial(self._answer, request)
-            steps, size = self._guarded(request, answer), len(request.body)
+            steps, size = _guarded(answer), len(request.body)
             if self._turns.run(link, steps, then, now, effects, size):
                 return
             remark = "too many requests wait for their turn on this broker"
             answer = request.reply(ResponseCode.SYSTEM_BUSY, remark)
         self._answer(request, answer, now, effects)
 
-    def _guarded(
-        self, request: RemotingRequest, steps: Steps[Command | None]
-    ) -> Steps[Command | None]:
-        """Take the steps; return a refusal if they fail."""
-        try:
-            return (yield from steps)
-        except _FAULTS as error:
-            return self._refusal(request, error)
-
     def _answer(
-        self, request: RemotingRequest, answer: Command | None, now: int, effects: list[Effect]
+        self, request: RemotingRequest, answer: _Outcome, now: int, effects: list[Effect]
     ) -> None:
+        """Answer a request, with a refusal if the outcome is an error."""
+        if isinstance(answer, Exception):
+            answer = self._refusal(request, answer, now, effects)
         if answer is None or request.is_oneway:
             return
         if len(answer.body) > ANSWER_BYTES_MAX:
@@ -164,9 +159,17 @@ class RemotingService:
                 Send(link, RemotingRequest(command, peer).reply(ResponseCode.SYSTEM_ERROR, remark))
             )
 
-    def _refusal(self, request: RemotingRequest, error: Exception) -> Command:
-        """Return the refusal for an error; a disk fault is also logged, at a limited rate."""
+    def _refusal(
+        self, request: RemotingRequest, error: Exception, now: int, effects: list[Effect]
+    ) -> Command:
+        """Return the refusal for an error.
+
+        A request that cannot be read and a disk fault are also logged, at a limited rate.
+        """
         code = ResponseCode.SYSTEM_ERROR
+        if isinstance(error, ProtocolError | UnicodeEncodeError):
+            address, number = request.peer.address, request.command.code
+            self._refusals.tell(address, number, str(error), now, effects)
         if isinstance(error, Refusal):
             code = error.code
         elif isinstance(error, MessageError):
@@ -238,3 +241,11 @@ class RemotingService:
         self._committed.check()
         self._schedule.check()
         self._transactions.check()
+
+
+def _guarded(steps: Steps[Command | None]) -> Steps[_Outcome]:
+    """Take the steps; return the error if they fail."""
+    try:
+        return (yield from steps)
+    except _FAULTS as error:
+        return error

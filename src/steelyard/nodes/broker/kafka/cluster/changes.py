@@ -127,7 +127,7 @@ class Changes:
         self._waiting: list[Callable[[int, list[Effect]], None]] = []
         """(now, effects): changes that wait for one of these."""
         self._asking = False
-        self._fault_told = False
+        self._disk_faults = parts.faults
         self._contradictions: set[tuple[str, str, str]] = set()
         self.touched: set[str] = set()
         """Topics that changed since `name_service` last began to read."""
@@ -333,8 +333,10 @@ class Changes:
         try:
             self._bury(name, topic_id, now, effects)
         except StorageError as error:
-            self._tell_fault(
-                f"topic {name}, which was deleted, could not be removed from disk: {error}", effects
+            self._disk_faults.tell(
+                f"topic {name}, which was deleted, could not be removed from disk: {error}",
+                now,
+                effects,
             )
 
     # -- telling everybody -----------------------------------------------------------------------
@@ -445,7 +447,8 @@ class Changes:
         """
         if self._cluster.disk_fault:
             fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
-            self._tell_fault(f"cluster metadata could not be written to disk: {fault}", effects)
+            text = f"cluster metadata could not be written to disk: {fault}"
+            self._disk_faults.tell(text, now, effects)
         if not (self._cluster.gone or self._cluster.wanted):
             return
         gone, self._cluster.gone = self._cluster.gone, []
@@ -489,7 +492,8 @@ class Changes:
         def after(faults: Faults, now: int, effects: list[Effect]) -> None:
             for name, (code, text) in faults.items():
                 if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.POLICY_VIOLATION):
-                    self._tell_fault(f"layout of topic {name} is not kept: {text}", effects)
+                    fault = f"layout of topic {name} is not kept: {text}"
+                    self._disk_faults.tell(fault, now, effects)
             then(faults, now, effects)
 
         self.put(topics, after, now, effects)
@@ -568,17 +572,10 @@ class Changes:
             if self._cluster.put_local(holds, now):
                 self._registration.changed(now, effects)
         except (ProtocolError, StorageError) as error:
-            self._tell_fault(
-                f"this broker's part of topic {topic.name} cannot be created: {error}", effects
-            )
+            text = f"this broker's part of topic {topic.name} cannot be created: {error}"
+            self._disk_faults.tell(text, now, effects)
             return False
         return _agrees(holds, topic)
-
-    def _tell_fault(self, text: str, effects: list[Effect]) -> None:
-        """Log once what the disk refuses; more of the same would follow."""
-        if not self._fault_told:
-            self._fault_told = True
-            effects.append(LogLine("ERROR", text))
 
     def _tell_contradiction(
         self, known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic, effects: list[Effect]
