@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import Rig, pull_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import send
@@ -14,6 +14,7 @@ from steelyard.store.memory import DISK_BYTES, MemoryDisk
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.message import BatchEntry, encode_batch
 
 GIB = 1 << 30
 
@@ -51,6 +52,30 @@ def test_producers_are_refused_before_the_disk_is_full_and_taken_again() -> None
     rig.advance(retention.SPACE_INTERVAL_MS)
     assert told(rig, "producers are accepted again") == ["WARNING"]
     assert rig.send(link).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("topic", ["New", f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"])
+def test_what_is_refused_on_a_full_disk_creates_no_topic(topic: str) -> None:
+    disk = MemoryDisk()
+    rig = rig_on(disk)
+    link = rig.connect()
+    rig.send(link)
+    (view,) = rig.messages(TOPIC)
+    disk.room_bytes = 3 * GIB
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    level = -1 if topic.startswith("%DLQ%") else 0
+    back = {"offset": view.physical_offset, "group": GROUP, "delayLevel": level}
+    if topic == "New":
+        answers = [
+            rig.send(link, topic=topic),
+            rig.send(link, encode_batch([BatchEntry(0, b"x", b"")]), topic=topic, m="true"),
+        ]
+    else:
+        answers = [rig.ask(link, RequestCode.CONSUMER_SEND_MSG_BACK, back)]
+    assert {answer.code for answer in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+    told = rig.ask(link, RequestCode.GET_ALL_TOPIC_CONFIG).body.decode()
+    assert TOPIC in told
+    assert topic not in told
 
 
 def test_kafkas_producers_are_refused_too() -> None:

@@ -64,6 +64,7 @@ class Retries:
         else:
             topic, queues = retry_topic(header.group), config.retry_queue_nums
             level = level or RETRY_LEVEL + view.reconsume_times
+        self._writer.admit()  # before the topic is created
         topic_config, made = self._topics.ensure(topic, queues, now)
         if made:
             self._registration.changed(now, effects)
@@ -79,7 +80,6 @@ class Retries:
             view.sys_flag,
             view.reconsume_times + 1,
         )
-        self._writer.admit()
         self._writer.write(topic, queue_id, draft, now, effects)
         if topic == SCHEDULE_TOPIC:
             self._schedule.arm(queue_id + 1, now, effects)

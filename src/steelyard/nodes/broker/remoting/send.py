@@ -112,6 +112,7 @@ class Sends:
     ) -> Answer:
         if header.batch:
             return self._send_batch(request, header, now, effects)
+        self._writer.admit()  # before a topic is created
         asked = self.checked_queue(header, now, effects)
         topic, queue_id = header.topic, asked
         if len(request.body) > self._body_bytes_max:
@@ -129,7 +130,6 @@ class Sends:
             header.sys_flag & ~TRANSACTION_BITS,
             header.reconsume_times,
         )
-        self._writer.admit()
         written = self._writer.write(topic, queue_id, draft, now, effects)
         answer = self._stored(
             request, asked, written.offset, f"{self._id_prefix}{written.address:016X}"
@@ -141,6 +141,7 @@ class Sends:
     def _send_batch(
         self, request: RemotingRequest, header: AnySend, now: int, effects: list[Effect]
     ) -> Answer:
+        self._writer.admit()  # before a topic is created
         queue_id = self.checked_queue(header, now, effects)
         if header.topic.startswith(RETRY_PREFIX):
             raise MessageError("a batch must not go to a retry topic")
