@@ -52,8 +52,8 @@ def publish_and_consume(story: Story) -> Consumed:
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
         while True:
             consumed = story.consumed()
-            progress.update(consuming, completed=consumed.distinct)
-            if consumed.distinct == story.flights or time.monotonic() > deadline:
+            progress.update(consuming, completed=consumed.flights)
+            if consumed.flights == story.flights or time.monotonic() > deadline:
                 return consumed
             time.sleep(0.5)
 
@@ -91,9 +91,10 @@ def main() -> int:
         time.sleep(LEDGER_SECONDS)
         totals = Totals(
             published=story.published,
-            consumed=consumed.distinct,
-            lost=story.published - consumed.distinct,
-            duplicates=consumed.duplicates,
+            consumed=consumed.flights,
+            lost=story.published - consumed.flights,
+            sent_again=consumed.sent_again,
+            reprocessed=consumed.reprocessed,
         )
         outcome = spark_jobs(cluster.nameserver, options.out, totals)
 
@@ -103,6 +104,8 @@ def main() -> int:
     console.print("\n[bold]Delay per carrier, minutes, from the topic[/bold]")
     console.print(outcome.delays)
     console.print(f"\n[bold]{totals.line()}[/bold]")
+    low, high = outcome.reprocessed
+    console.print(f"By the ledger, {low:,} to {high:,} messages were reprocessed in rebalances.")
     console.print(f"Report: {outcome.report}   ({time.monotonic() - started:.0f} s)")
     return 0 if totals.lost == 0 else 1
 

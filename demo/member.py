@@ -2,7 +2,7 @@
 
     python -m demo.member NAMESERVER GROUP NAME NOTES_FILE
 
-The notes are lines `flight_row`, written with one system call before the listener says success: what
+The notes are lines `flight_row broker queue offset`, written with one system call before the listener says success: what
 is committed is in the notes even if the member is killed. SIGTERM stops it cleanly.
 """
 
@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 
 from demo.flights import TOPIC
+from demo.story import CLIENT_HOST
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer
 
 
@@ -22,7 +23,11 @@ def main(nameserver: str, group: str, name: str, notes_file: str) -> None:
     notes = os.open(notes_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(flights: Sequence[MessageView]) -> None:
-        os.write(notes, "".join(f"{f.properties['flight_row']}\n" for f in flights).encode())
+        lines = [
+            f"{f.properties['flight_row']} {f.queue.broker_name} {f.queue.queue_id} {f.queue_offset}\n"
+            for f in flights
+        ]
+        os.write(notes, "".join(lines).encode())
 
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
@@ -30,7 +35,7 @@ def main(nameserver: str, group: str, name: str, notes_file: str) -> None:
         consume_from=ConsumeFrom.FIRST_OFFSET, consume_batch=32, route_poll_ms=5_000
     )
     consumer = PushConsumer(
-        group, nameserver, batch_listener=note, client_id=f"127.0.0.1@{name}", config=config
+        group, nameserver, batch_listener=note, client_id=f"{CLIENT_HOST}{name}", config=config
     )
     with consumer.subscribe(TOPIC):
         print('{"ready": true}', flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,10 @@ import msgspec
 from rich.table import Table
 
 from demo.delays import carrier_delays, delay_section
-from steelyard.ledger.columns import ColumnKind
+from demo.story import CLIENT_HOST
 from steelyard.ledger.tables import Rebalance
 from steelyard.spark.pipeline import ledger_tables, read_ledger
-from steelyard.spark.report import Totals, ownership_chart, write_report
+from steelyard.spark.report import Totals, ownership_chart, reprocessed, write_report
 from steelyard.spark.session import session
 from steelyard.spark.tables import headed, is_numeric, shown
 
@@ -28,6 +28,8 @@ class Outcome:
     rebalances: Table
     delays: Table
     report: Path
+    reprocessed: tuple[int, int]
+    """Messages, at least and at most."""
 
 
 def run_jobs(
@@ -56,10 +58,16 @@ def run_jobs(
         sections=[delay_section(delays)],
         group=group,
     )
-    mine = [msgspec.structs.asdict(row) for row in costs.rebalances if row.group == group]
+    paid = [
+        msgspec.structs.replace(row, reason=row.reason.replace(CLIENT_HOST, ""))
+        for row in costs.rebalances
+        if row.group == group
+    ]
+    mine = [msgspec.structs.asdict(row) for row in paid]
     return Outcome(
         chart=ownership_chart(records, group),
         rebalances=_table(mine, REBALANCE_COLUMNS),
+        reprocessed=reprocessed(paid),
         delays=_table(delays, DELAY_COLUMNS),
         report=report,
     )
@@ -73,22 +81,26 @@ class Shown(NamedTuple):
     show: Callable[[Any], str]
 
 
-def _members(clients: Sequence[str]) -> str:
-    """Their numbers are enough in a table."""
-    return " ".join(client.rpartition("-")[2] for client in clients) or "-"
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
 REBALANCE_COLUMNS = {
-    name: Shown(
-        column.heading,
-        is_numeric(column),
-        _members if column.kind is ColumnKind.CLIENTS else partial(shown, column),
-    )
+    name: Shown(column.heading, is_numeric(column), partial(shown, column))
     for name, column in headed(Rebalance).items()
+    if name
+    in (
+        "started_at",
+        "reason",
+        "detect_ms",
+        "rebalance_ms",
+        "first_fetch_ms",
+        "queues_moved",
+        "queues_stalled",
+        "pause_max_ms",
+        "reprocessed_max",
+        "drain_ms",
+    )
 }
 
 DELAY_COLUMNS = {
@@ -108,7 +120,7 @@ def _table(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Shown]) -
     table = Table(box=None, pad_edge=False)
     for column in columns.values():
         table.add_column(
-            column.title, justify="right" if column.is_numeric else "left", no_wrap=True
+            column.title, justify="right" if column.is_numeric else "left", overflow="fold"
         )
     for row in rows:
         table.add_row(*(column.show(row[name]) for name, column in columns.items()))

@@ -15,6 +15,9 @@ from demo.cluster import Cluster
 
 GROUP = "delay-board"
 
+CLIENT_HOST = "127.0.0.1@"
+"""What the client ids of the members begin with, before their names."""
+
 
 @dataclass
 class Story:
@@ -62,19 +65,27 @@ class Story:
 
     def consumed(self) -> Consumed:
         """What the members noted so far."""
-        rows: list[int] = []
+        lines: list[str] = []
         for notes in sorted(self.cluster.folder.glob("*.notes")):
-            rows += map(int, notes.read_text().split())
-        return Consumed(deliveries=len(rows), distinct=len(set(rows)))
+            lines += notes.read_text().splitlines()
+        messages = set(lines)
+        flights = {line.partition(" ")[0] for line in messages}
+        return Consumed(len(lines), len(messages), len(flights))
 
 
 @dataclass(frozen=True)
 class Consumed:
-    """Flights noted by all members together."""
+    """What all members noted together. A flight that was sent again is in several messages."""
 
     deliveries: int
-    distinct: int
+    messages: int
+    flights: int
 
     @property
-    def duplicates(self) -> int:
-        return self.deliveries - self.distinct
+    def reprocessed(self) -> int:
+        """Messages that a member was given again."""
+        return self.deliveries - self.messages
+
+    @property
+    def sent_again(self) -> int:
+        return self.messages - self.flights

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.ledger.records import clients, got, joined, said
 
 from steelyard.ledger import cost
-from steelyard.ledger.events import Record
+from steelyard.ledger.events import BrokerStarted, BrokerStopped, Record
 from steelyard.ledger.repeats import OffsetRanges
 
 
@@ -75,6 +75,23 @@ def test_commits_of_a_later_holding_say_nothing_of_an_earlier_one() -> None:
     ]
     later: list[Record] = [said(2_500, "B", 120), got(3_000, "A", 120, 150), said(3_500, "A", 150)]
     assert reprocessed(*records, *later) == (80, 0, 80)
+
+
+def test_what_a_killed_broker_did_not_write_may_have_been_processed() -> None:
+    """It delivers 10 to 19 in its last second, and again when it is back; 20 to 29 are new then."""
+    records: list[Record] = [
+        joined(0, "A", "A"),
+        BrokerStarted(at=0, broker="a"),
+        got(1_000, "A", 0, 10),
+        BrokerStarted(at=9_000, broker="a"),
+        got(9_500, "A", 10, 20, stored=1_900),
+        got(9_600, "A", 20, 30, stored=5_000),
+    ]
+    row = cost.rebalances(records)[-1]
+    assert (row.trigger, row.redelivered) == ("broker_started", 0)
+    assert (row.reprocessed_min, row.reprocessed_max) == (0, 10)
+    stopped = [*records[:3], BrokerStopped(at=2_000, broker="a"), *records[3:]]
+    assert cost.rebalances(stopped)[-1].reprocessed_max == 0
 
 
 class Holding(NamedTuple):

@@ -189,6 +189,15 @@ def test_reasons_are_in_words(record: Record, words: str) -> None:
     assert words in rebalances([*BOTH, *READ, *stopped, record])[-1].reason
 
 
+def test_a_broker_that_notes_who_leaves_while_it_stops_has_not_died() -> None:
+    records = EXAMPLES["a broker stops and starts, members come back to it one by one"][0]
+    assert [row.reason for row in rebalances(records)] == [
+        "A joined; B joined",
+        "b stopped",
+        "b started",
+    ]
+
+
 def test_all_events_of_one_rebalance_are_its_reason() -> None:
     (row,) = rebalances(BOTH)
     assert row.reason == "A joined; B joined"

@@ -72,13 +72,16 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
         held=records(),
         costs=tables,
         sections=[Section("A chart of mine", "With a note.", new_figure(100))],
-        totals=Totals(published=1_000, consumed=1_000, lost=0, duplicates=7),
+        totals=Totals(published=1_000, consumed=1_000, lost=0, sent_again=4, reprocessed=7),
     )
     text = path.read_text("utf-8")
     page = Page(text)
     assert page.open == []
     assert page.loads == []
-    assert "published 1,000, consumed 1,000 distinct, lost 0, duplicates 7" in page.texts
+    assert (
+        "published 1,000, consumed 1,000 distinct, lost 0, sent again 4, reprocessed 7"
+        in page.texts
+    )
     headings = [column.heading for column in columns(Rebalance).values() if column.heading]
     place = page.texts.index("began")
     assert page.texts[place : place + len(headings)] == headings
@@ -99,7 +102,7 @@ def test_a_report_without_totals_has_no_check_line(tmp_path: Path) -> None:
 
 
 def test_a_report_of_nothing(tmp_path: Path) -> None:
-    totals = Totals(published=3, consumed=2, lost=1, duplicates=0)
+    totals = Totals(published=3, consumed=2, lost=1, sent_again=0, reprocessed=0)
     path = write_report(tmp_path / "r.html", held=[], costs=Costs([], []), totals=totals)
     page = Page(path.read_text("utf-8"))
     assert "no rebalance" in page.texts

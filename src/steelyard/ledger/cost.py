@@ -27,7 +27,8 @@ Definitions
   what it has not handed over when it gives up a queue: that is redelivered, but not reprocessed.
   What an application was handed is known exactly if its member reports it as it gives up the queue
   (`Committed.handed`). Otherwise it is at least what the member committed later, and at most what
-  it was delivered; so there are two bounds.
+  it was delivered; so there are two bounds. A broker that is killed loses the records of its last
+  second: what it delivers afterwards and may have delivered then is in the upper bound.
 - **Backlog** of the group: the sum over its queues of the messages not delivered to it, from the
   brokers' records (`Backlog`), linear between two of them and constant after the last.
 - **Spike**: peak backlog of the group after a rebalance over the median backlog before it. Before:

@@ -7,7 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from steelyard.ledger.events import Committed, Delivered, Queue, Record, queue_of
+from steelyard.ledger.events import (
+    BrokerStarted,
+    Committed,
+    Delivered,
+    Queue,
+    Record,
+    queue_of,
+)
+from steelyard.ledger.starts import find_deaths
+
+UNWRITTEN_MS = 2_000
+"""Longest time before the death of a broker whose records were not written.
+
+Brokers write once a second by default; the last record may be from the start of that second.
+"""
 
 
 class OffsetRanges:
@@ -32,7 +46,10 @@ class OffsetRanges:
 
 
 class Repeat(NamedTuple):
-    """A delivery with offsets that had been delivered before, and how many they are."""
+    """A delivery with offsets that had been delivered before, and how many they are.
+
+    `reprocessed_max` may be more than `redelivered` after a broker died with records not written.
+    """
 
     queue: Queue
     at: int
@@ -88,11 +105,18 @@ def find_repeats(records: Iterable[Record]) -> list[Repeat]:
     handed = _Handed(records)
     delivered, surely, possibly = (defaultdict[Queue, OffsetRanges](OffsetRanges) for _ in range(3))
     found = []
+    deaths = {(death.broker, death.back_at): death for death in find_deaths(records)}
+    unwritten: dict[str, int] = {}
+    """Until when a broker delivered without its records being written."""
     for one in records:
+        if isinstance(one, BrokerStarted) and (one.broker, one.at) in deaths:
+            unwritten[one.broker] = deaths[one.broker, one.at].at + UNWRITTEN_MS
         if not isinstance(one, Delivered):
             continue
         queue = queue_of(one)
         low, high = handed.bounds(one)
+        if one.stored <= unwritten.get(one.broker, -1):
+            possibly[queue].add(one.first, one.next)
         repeat = Repeat(
             queue,
             one.at,
@@ -100,7 +124,7 @@ def find_repeats(records: Iterable[Record]) -> list[Repeat]:
             _repeated(surely[queue], one.first, low, one.count),
             _repeated(possibly[queue], one.first, high, one.count),
         )
-        if repeat.redelivered:
+        if repeat.redelivered or repeat.reprocessed_max:
             found.append(repeat)
     return found
 

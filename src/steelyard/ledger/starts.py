@@ -86,10 +86,39 @@ def members_ever(records: Iterable[Record]) -> set[str]:
     return members
 
 
+class Death(NamedTuple):
+    """A broker started at `back_at` without having recorded a stop; `at`: its last record."""
+
+    broker: str
+    at: int
+    back_at: int
+
+
+def find_deaths(records: Iterable[Record]) -> list[Death]:
+    """Return the deaths of brokers; `records` are sorted by time."""
+    deaths: list[Death] = []
+    alive: dict[str, int] = {}
+    stopped: set[str] = set()
+    for record in records:
+        broker, at = record.broker, record.at
+        if isinstance(record, BrokerStopped):
+            stopped.add(broker)
+        elif isinstance(record, BrokerStarted):
+            if broker in alive and broker not in stopped:
+                deaths.append(Death(broker, alive[broker], at))
+            stopped.discard(broker)
+        if not isinstance(record, Committed) or not record.writer:  # else another broker wrote it
+            alive[broker] = record.until if isinstance(record, Delivered) else at
+    return deaths
+
+
 def find_events(records: Sequence[Record], read_from: set[str]) -> list[Event]:
     """Return the group's events in order. `read_from`: the brokers that delivered to it."""
-    events: list[Event] = []
-    last_record: dict[str, int] = {}
+    events = [
+        Event(death.at, BROKER_DIED, f"{death.broker} died", death.at)
+        for death in find_deaths(records)
+        if death.broker in read_from
+    ]
     stopped: set[str] = set()
     alive: dict[str, int] = defaultdict(int)
     for record in records:
@@ -97,9 +126,6 @@ def find_events(records: Sequence[Record], read_from: set[str]) -> list[Event]:
         match record:
             case BrokerStarted():
                 if broker in read_from:
-                    if broker in last_record and broker not in stopped:
-                        silent = last_record[broker]
-                        events.append(Event(silent, BROKER_DIED, f"{broker} died", silent))
                     events.append(Event(at, "broker_started", f"{broker} started", at))
                 stopped.discard(broker)
             case BrokerStopped():
@@ -129,8 +155,6 @@ def find_events(records: Sequence[Record], read_from: set[str]) -> list[Event]:
                 alive[record.client] = max(alive[record.client], at)
             case Requested() | Backlog() | RebalanceEnded():
                 pass
-        if not isinstance(record, Committed) or not record.writer:  # else another broker wrote it
-            last_record[broker] = record.until if isinstance(record, Delivered) else at
     events.sort(key=lambda event: event.at)
     return events
 

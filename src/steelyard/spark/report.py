@@ -52,20 +52,23 @@ HANDOFFS_MAX = 1_000
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The totals of a run.
+    """The totals of a run, counted by its publisher and its consumers.
 
-    `consumed` counts distinct messages, `duplicates` deliveries beyond the first of each.
+    `sent_again` are messages with the content of another one, because the publisher did not know
+    whether a broker had stored it; `reprocessed` counts how often a consumer was given a message
+    that one of them had been given before.
     """
 
     published: int
     consumed: int
     lost: int
-    duplicates: int
+    sent_again: int
+    reprocessed: int
 
     def line(self) -> str:
         return (
             f"published {self.published:,}, consumed {self.consumed:,} distinct,"
-            f" lost {self.lost:,}, duplicates {self.duplicates:,}"
+            f" lost {self.lost:,}, sent again {self.sent_again:,}, reprocessed {self.reprocessed:,}"
         )
 
 
@@ -144,11 +147,18 @@ def _cards(
         ("rebalances", f"{len(rebalances):,}"),
         ("queues moved", f"{len(handoffs):,}"),
         ("longest pause", shown(columns(Handoff)["pause_ms"], longest)),
-        (
-            "reprocessed in rebalances, at most",
-            f"{sum(row.reprocessed_max for row in rebalances):,}",
-        ),
+        ("reprocessed", _between(*reprocessed(rebalances))),
     ]
+
+
+def reprocessed(rebalances: Iterable[Rebalance]) -> tuple[int, int]:
+    """Sum up how many messages were processed again, at least and at most."""
+    rows = list(rebalances)
+    return sum(row.reprocessed_min for row in rows), sum(row.reprocessed_max for row in rows)
+
+
+def _between(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
