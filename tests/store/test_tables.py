@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.store.conftest import opened
 
@@ -59,6 +61,43 @@ def test_a_torn_tail_is_cut_at_every_length() -> None:
 
 
 PATH = "tables/offsets.table"
+
+
+class NoFolderSync(MemoryDisk):
+    """While `fails`, no folder can be synced; `synced` are those that were since."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__()
+        self.error = error
+        self.fails = False
+        self.synced: list[str] = []
+
+    def sync_folder(self, path: str) -> None:
+        if self.fails:
+            raise OSError(self.error, "no")
+        super().sync_folder(path)
+        self.synced.append(path)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
+def test_a_snapshot_whose_name_could_not_be_synced_counts(error: int) -> None:
+    """It has replaced the log, which goes on after it; its name is synced with what comes next."""
+    disk = NoFolderSync(error)
+    store, _ = opened(disk)
+    table = store.table("offsets")
+    table.put("key", b"0" * 1000)
+    store.flush()
+    disk.fails = True
+    values = [b"%d" % number * 1000 for number in range(SNAPSHOT_BYTES_MIN // 1000)]
+    for value in values:
+        table.put("key", value)
+    assert disk.files[PATH].size() < SNAPSHOT_BYTES_MIN
+    disk.fails = False
+    disk.synced.clear()
+    store.flush()
+    assert "tables" in disk.synced
+    store, _ = opened(disk)
+    assert store.table("offsets").get("key") == values[-1]
 
 
 def written(*pairs: tuple[str, bytes | None]) -> tuple[MemoryDisk, list[int]]:

@@ -167,15 +167,21 @@ class Files:
         self._unsynced.discard(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Replace a file with one that was synced, atomically, and sync that to disk."""
+        """Replace a file with one that was synced, atomically, and sync that to disk.
+
+        If it raises, the file was not replaced. If only the sync fails, it is left to the next one.
+        """
         self.forget(old)
         self.forget(new)
         folder = new.rpartition("/")[0]
         try:
             self.disk.rename(old, new)
-            self.disk.sync_folder(folder)
         except OSError as error:
             raise storage_error("replace", new, error) from error
+        try:
+            self._with_descriptor("sync", folder, self.disk.sync_folder)
+        except StorageError:
+            self._unsynced_folders.add(folder)
 
     def remove(self, path: str) -> None:
         """Delete a file or an empty folder; it need not exist."""
