@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 import pytest
 from tests.store.conftest import NOW, SMALL, build, build_batch, opened, retain_log
@@ -198,6 +199,42 @@ def test_an_address_inside_a_body_that_looks_like_an_entry() -> None:
     assert log.entry_at(0)[88:].startswith(inner)
     assert store.at_address(address + 88) is None
     assert store.at_address(address) == log.entry_at(0)
+
+
+class Stubborn(MemoryDisk):
+    """A disk that refuses to remove files with this in their path."""
+
+    stays = "nothing"
+
+    def remove(self, path: str) -> None:
+        if self.stays in path:
+            raise OSError(errno.EIO, "no")
+        super().remove(path)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".rows"])
+def test_a_segment_that_cannot_be_removed_costs_no_other(suffix: str) -> None:
+    """A restart cuts what comes after a gap: there must be none."""
+    disk = Stubborn()
+    store, _ = opened(disk)
+    log = store.create_log("topic", 0)
+    fill(log, 60)
+    first = log._segments.all[0]
+    disk.stays = f"{first.base_offset:020}{suffix}"
+    for _ in range(2):
+        with suppress(StorageError):
+            retain_log(log, NOW, size=4_000)
+        log.check()
+        fill(log, 30)
+    end = log.end
+    disk.stays = "nothing"
+    store, _ = opened(disk)
+    again = store.log("topic", 0)
+    assert again is not None
+    assert (again.min_offset, again.end) == (log.min_offset, end)
+    retain_log(again, NOW, size=4_000)
+    assert again.min_offset > first.end[1]
+    assert len(disk.list(again.folder)) == 2 * len(again._segments.all)
 
 
 def test_retention_drops_whole_old_segments_and_goes_on(disk: Disk) -> None:

@@ -336,7 +336,7 @@ class Log:
         before = self.min_offset
         try:
             self._segments.drop(gone)
-        finally:  # a file may stay if the disk refuses; it is no longer listed, so it is not read
+        finally:  # possibly only some of them were dropped
             self.min_offset = max(before, self._segments.all[0].base_offset)
         return self.min_offset - before
 

@@ -119,8 +119,15 @@ class Segment:
 
     def remove(self) -> None:
         """Delete the files, the log first: recovery ignores an index without a log."""
-        self.index.discard()
+        self.remove_log()
+        self.remove_index()
+
+    def remove_log(self) -> None:
+        """Delete the log; call `remove_index` next. On StorageError nothing has changed."""
         self.files.remove(self.log_path)
+
+    def remove_index(self) -> None:
+        self.index.discard()
         self.files.remove(self.index_path)
 
     def append(self, data: bytes, rows: bytes, link: int) -> None:

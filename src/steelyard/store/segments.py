@@ -166,23 +166,30 @@ class Segments:
         return sum(segment.count > 0 and segment.end[1] <= offset for segment in self.all)
 
     def drop(self, count: int) -> None:
-        """Delete the first `count` with their files.
+        """Delete the first `count` with their files; on StorageError the others are still there.
 
         If none is left, an empty one begins at the same end.
         """
         if count and count == len(self.all):
             self._begin(self.all[-1].end)
-        dropped, self.all = self.all[:count], self.all[count:]
-        for segment in dropped:
+        self._remove(count)
+
+    def _remove(self, count: int) -> None:
+        """Delete the first `count`, one after the other.
+
+        A segment whose file stays must stay in the list, and so must those after it: recovery cuts
+        everything after a gap.
+        """
+        for _ in range(count):
+            segment = self.all[0]
+            segment.remove_log()
+            del self.all[0]
             self._times.pop(segment.base_offset, None)
-            segment.remove()
+            segment.remove_index()
 
     def remove(self) -> None:
-        """Delete all files and the folder."""
-        for segment in self.all:
-            segment.remove()
-        self.all = []
-        self._times.clear()
+        """Delete all files and the folder; on StorageError possibly only the first of them."""
+        self._remove(len(self.all))
         self._files.remove(self._folder)
 
     # -- recovery --------------------------------------------------------------------------------
