@@ -66,6 +66,8 @@ class Peer:
             return self.replies[request.code](request)
         if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
             return Command(0, body=fastjson.write(TopicList(tuple(self.queues))))
+        if request.code in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT):
+            return Command(0)
         topic = request.ext.get("topic", "")
         if topic not in self.queues:
             return Command(ResponseCode.TOPIC_NOT_EXIST, remark=f"no topic {topic}")

@@ -8,11 +8,15 @@ from itertools import count
 
 import pytest
 from tests.api.conftest import Servers
+from tests.waiting import until
 
-from steelyard import Message, MessageQueue, Producer
+from steelyard import Admin, Message, MessageQueue, Producer
+from steelyard.errors import BrokerError
 from steelyard.spark.catalog import Catalog
 from steelyard.spark.options import read_options
 from steelyard.spark.source import RocketMQReader
+from steelyard.spark.stream import RocketMQStreamReader
+from steelyard.wire.remoting.codes import ResponseCode
 
 _serial = count(1)
 
@@ -99,3 +103,25 @@ def test_from_the_progress_of_a_group(servers: Servers, topic: str) -> None:
     read = {"subscribe": topic, "consumerGroup": "readers", "startingOffsets": "committed"}
     assert bodies(servers, **read) == [b"7", b"8", b"9"]
     assert len(bodies(servers, subscribe=topic, consumerGroup="readers")) == 10
+
+
+def test_the_progress_of_a_stream_is_seen_by_operators(servers: Servers, topic: str) -> None:
+    send(servers, topic, numbered(topic, 0, 10))
+    options = {"nameservers": servers.nameservers, "subscribe": topic, "consumerGroup": "watched"}
+    reader = RocketMQStreamReader(
+        read_options(
+            options | {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}, "stream"
+        )
+    )
+    limit = reader.getDefaultReadLimit()
+    at = reader.initialOffset()
+    for _ in range(3):
+        at = reader.latestOffset(at, limit)
+    with Admin(servers.nameservers) as admin:
+        until(lambda: "%RETRY%watched" in admin.topics())
+        progress = admin.consumer_progress("watched", topic)
+        with pytest.raises(BrokerError) as caught:
+            admin.members("watched")
+        assert caught.value.code == ResponseCode.CONSUMER_NOT_ONLINE
+    (queue,) = [one for one in progress.queues if one.queue == MessageQueue(topic, "broker-a", 1)]
+    assert (queue.consumer_offset, queue.broker_offset) == (4, 10)

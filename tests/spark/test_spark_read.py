@@ -75,6 +75,23 @@ def test_chosen_columns_and_more_partitions_than_queues(spark: SparkSession, pee
     ]
 
 
+def test_a_frame_that_is_used_twice_has_all_rows_the_second_time(
+    spark: SparkSession, peer: Peer
+) -> None:
+    """With filter pushdown on, Spark 4.3 keeps what a Python source planned for the first filter it took."""
+    peer.fill("T", 2, 10)
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        frame = read(spark, peer)
+        one = frame.where("queueId = 1 and queueOffset < 3")
+        assert one.count() == 3
+        assert frame.count() == 20
+        assert one.union(frame).count() == 23
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_an_empty_topic_has_no_rows(spark: SparkSession, peer: Peer) -> None:
     peer.fill("T", 2, 0)
     assert read(spark, peer).count() == 0

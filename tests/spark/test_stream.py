@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType
+from tests.spark.conftest import stored
 
 from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
 from steelyard.spark import stream
@@ -365,6 +367,23 @@ def test_progress_is_stored_as_soon_as_a_batch_is_done(peer: Peer) -> None:
     assert [one for one in peer.asked if one.code == RequestCode.UPDATE_CONSUMER_OFFSET] == commits
 
 
+def test_a_group_is_introduced_only_where_it_is_unknown(peer: Peer) -> None:
+    """Tools find a group by its retry topic, which brokers create for its first member."""
+
+    def members() -> list[int]:
+        kinds = (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT)
+        return [one.code for one in peer.asked if one.code in kinds]
+
+    peer.fill("T", 1, 10)
+    query = Query(peer, consumerGroup="g")
+    query.drain()
+    assert members() == [RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT]
+    peer.asked.clear()
+    peer.fill("%RETRY%g", 1, 0)
+    Query(peer, consumerGroup="g").drain()
+    assert members() == []
+
+
 def test_progress_is_not_where_a_query_begins_unless_asked(peer: Peer) -> None:
     peer.fill("T", 2, 10)
     peer.committed["T", 0] = 7
@@ -423,3 +442,46 @@ def test_the_source_gives_the_reader(peer: Peer) -> None:
     with pytest.raises(ConfigError, match="leave"):
         source.streamReader(source.schema().add("more", IntegerType()))
     reader.stop()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_crashes_at_any_point(peer: Peer, seed: int) -> None:
+    """A driver is killed before its first batch, after one is planned, and between batches, while queues are added and grow,
+    and brokers hang up: everything is read once, in order."""
+    random = Random(seed)
+    peer.fill("T", 2, 0)
+    limit = str(random.choice([1, 7, 1000]))
+
+    def grow() -> None:
+        count = len(peer.queues["T"]) + (random.random() < 0.1)
+        sizes = [len(records) for records in peer.queues["T"]] + [0]
+        peer.queues["T"] += [[] for _ in range(count - len(peer.queues["T"]))]
+        for queue, records in enumerate(peer.queues["T"]):
+            more = random.choice([0, 0, 1, 5])
+            records += [
+                stored("T", queue, n, b"") for n in range(sizes[queue], sizes[queue] + more)
+            ]
+
+    def refuse(request: Command) -> Command:
+        peer.replies.clear()  # once
+        raise ConnectionAbortedError
+
+    query = Query(peer, maxOffsetsPerTrigger=limit, retryTimeoutMs="10000")
+    for _ in range(30):
+        match random.randrange(6):
+            case 0 | 1:
+                grow()
+            case 2:
+                query.trigger()
+            case 3:
+                if query.plan():
+                    query = Query(peer, query, maxOffsetsPerTrigger=limit, retryTimeoutMs="10000")
+            case 4:
+                query = Query(peer, query, maxOffsetsPerTrigger=limit, retryTimeoutMs="10000")
+            case 5:
+                code = random.choice([RequestCode.GET_MAX_OFFSET, RequestCode.PULL_MESSAGE])
+                peer.replies[code] = refuse
+    peer.replies.clear()
+    query.drain()
+    for queue, records in enumerate(peer.queues["T"]):
+        assert [n for q, n in query.read if q == queue] == list(range(len(records)))

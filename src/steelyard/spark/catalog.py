@@ -6,6 +6,7 @@ many queues cost one round trip.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,15 @@ from steelyard.spark.link import Link
 from steelyard.spark.offsets import QueueName
 from steelyard.spark.options import Options
 from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import TopicList, TopicRouteData
+from steelyard.wire.remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    TopicList,
+    TopicRouteData,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, retry_topic
 
 T = TypeVar("T")
 
@@ -219,6 +225,29 @@ class Catalog:
         )
         for (queue, _), reply in zip(asked, replies, strict=True):
             _check(reply, queues[queue])
+
+    def introduce_group(self, queues: Mapping[QueueName, str]) -> None:
+        """Make the consumer group known to brokers that have had no member of it.
+
+        Tools look for a group where its retry topic is, which brokers create for a group's first
+        member. So there is one, for a moment; groups that are known already are left alone.
+        """
+        group = self._options.consumer_group
+        try:
+            route = self.route(retry_topic(group))
+            known = {broker.broker_name for broker in route.broker_datas}
+        except RouteError:
+            known = set()
+        addresses = {address for (_, broker, _), address in queues.items() if broker not in known}
+        client = f"spark@{os.getpid()}"
+        heartbeat = HeartbeatData(
+            client_id=client, consumer_data_set=(ConsumerData(group, "CONSUME_ACTIVELY"),)
+        )
+        leave = headers.UnregisterClientRequestHeader(client_id=client, consumer_group=group)
+        for address in sorted(addresses):
+            link = self._link(address)
+            link.call(Command(RequestCode.HEART_BEAT, body=fastjson.write(heartbeat)))
+            link.call(Command(RequestCode.UNREGISTER_CLIENT, ext=headers.write(leave)))
 
     def _offsets(
         self,

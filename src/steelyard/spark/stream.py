@@ -264,6 +264,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
         if not changed:
             return
         try:
+            if done.keys() != self._stored.keys():
+                self._catalog.introduce_group(self._known.addresses)
             self._catalog.commit(self._known.addresses, changed)
         except SteelyardError as error:
             logger.warning(
