@@ -1,8 +1,8 @@
 """Makes the faults of a scenario happen, and heals them.
 
-A fault begins at `at_ms` and is undone `for_ms` later; what cannot happen any more (the target is
-down already, the last member would go) does not. After `healed_at` nothing is wrong any more:
-networks are whole, every nameserver, broker and wanted member runs.
+A fault begins at `at_ms` and is undone `for_ms` later. One that is no longer possible (the target
+is down already, the last member would leave) is left out. From `healed_at` on nothing is wrong:
+networks are whole, and every nameserver, broker and wanted member runs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from steelyard.sim.world import Violation
 from steelyard.wire.remoting.names import retry_topic
 
 AGAIN_MS = 2_000
-"""So long a broker lives at most that is to be killed again."""
+"""Time after which a broker that is to be killed again is killed at the latest."""
 
 STOP_MS_MAX = 15_000
-"""A clean stop that is not answered by then ends as a kill, as an init system would do."""
-
+"""Time after which a clean stop without an answer becomes a kill, as with an init system."""
 
 OPERATOR_MS = 2_000
-"""After so long an operator tries again what could not be done."""
+"""Interval in which an operator repeats what could not be done."""
 
 
 class Fates:
-    """See the module's text."""
+    """The faults of one run; see the module docstring."""
 
     def __init__(self, cluster: SimCluster, scenario: Scenario) -> None:
         self._cluster = cluster
@@ -82,7 +81,10 @@ class Fates:
     def _hit(
         self, seats: Callable[[], Sequence[Seat]], strike: Callable[[Fault, Seat], bool]
     ) -> Callable[[Fault], bool]:
-        """Strikes the seat that a fault names, or one of those that run."""
+        """Return a function that strikes the seat a fault names, or a random running one.
+
+        It returns whether the fault happened.
+        """
 
         def happens(fault: Fault) -> bool:
             alive = [seat for seat in seats() if seat.process.alive]
@@ -134,7 +136,7 @@ class Fates:
         ask: Callable[[Callable[[object], None]], None],
         then: Callable[[], None],
     ) -> None:
-        """`ask` the node to stop; it is gone once it answered, or after STOP_MS_MAX."""
+        """Ask the node to stop, and end its process when it answers, or after STOP_MS_MAX."""
         process = seat.process
         ended = False
 
@@ -185,7 +187,7 @@ class Fates:
         return bool(seats)
 
     def _take_down(self, seat: Seat, then: Callable[[], None], *, clean: bool) -> None:
-        """End a server: a broker cleanly if so wanted, a nameserver has nothing to end."""
+        """End a server, a broker cleanly if `clean`; a nameserver has nothing to close."""
         if clean and seat in self._cluster.brokers and seat.process.alive:
             self._stop(seat, lambda done: seat.process.ask(StopBroker(), done), then)
         else:
@@ -223,7 +225,10 @@ class Fates:
         self._later(fault, lambda: self._cluster.start(seat))
 
     def _refused(self, seat: Seat, error: DamageError) -> None:
-        """A broker did not start, and said why: the operator repairs its data."""
+        """Handle the refusal of a broker to start: an operator repairs its data.
+
+        Raises Violation unless the error names what is damaged, and only that.
+        """
         record = self._cluster.witness.damage.records.get(seat.name)
         known = () if record is None else (record.path,)
         if error.paths != known:
@@ -275,7 +280,7 @@ class Fates:
 
     @property
     def _members(self) -> list[Seat]:
-        """Of both groups."""
+        """Return the members of both groups."""
         return [*self._cluster.members, *self._cluster.kafka_members]
 
     def _kill_member(self, fault: Fault, seat: Seat) -> bool:
@@ -309,7 +314,10 @@ class Fates:
         return True
 
     def _may_go(self, fault: Fault, seat: Seat) -> bool:
-        """One wanted member of its group must be left in the end, and nobody leaves twice."""
+        """Return whether a member may go.
+
+        A wanted member of its group must be left in the end, and nobody leaves twice.
+        """
         cluster = self._cluster
         group = cluster.members if seat in cluster.members else cluster.kafka_members
         stays = [s for s in group if s.wanted and s is not seat]
@@ -373,7 +381,7 @@ class Fates:
     # -- healing -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Nothing is wrong any more. Called once, at `healed_at` or later."""
+        """Undo all faults. Called once, at `healed_at` or later."""
         cluster = self._cluster
         cluster.network.slow_ms = 0
         cluster.network.oneway_dropped_of_100 = 0

@@ -82,7 +82,7 @@ class _Batch(msgspec.Struct):
 
 
 class OrderChecker:
-    """See the module's text.
+    """Observes locks and deliveries; see the module docstring.
 
     Times are true ones; `who` names one run of a member. Raises Violation.
     """

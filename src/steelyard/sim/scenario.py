@@ -70,7 +70,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """See the module's text."""
+    """A scenario; see the module docstring."""
 
     name: str = ""
     seed: int = 0

@@ -117,7 +117,7 @@ class Segments:
     # -- shrinking -------------------------------------------------------------------------------
 
     def past_retention(self, config: LogConfig, now: int) -> int:
-        """Return the number of leading segments to be deleted by one of the rules below.
+        """Return the number of leading segments that age or size allows to delete.
 
         Source: storage/.../UnifiedLog.deleteOldSegments.
         """
@@ -141,7 +141,10 @@ class Segments:
         return count
 
     def _beyond(self, bytes_max: int) -> int:
-        """Return the number of leading segments to be deleted by one of the rules below."""
+        """Return the number of leading segments without which the others still have `bytes_max`.
+
+        The last one stays.
+        """
         left = self.size()
         count = 0
         for segment in self.all[:-1]:
