@@ -8,9 +8,9 @@ them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
-from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups
@@ -202,10 +202,8 @@ class KafkaService:
         self.announcing.started(name)
 
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
-        try:
-            self.group_offsets.topic_deleted(topic)
-        except StorageError as error:
-            self.faults.tell(f"offsets of topic {topic} are left over: {error}", now, effects)
+        delete = partial(self.group_offsets.topic_deleted, topic)
+        self.cluster.postponed.do(f"offsets {topic}", delete)
 
     def await_ready(self, call_id: int, effects: list[Effect]) -> None:
         """Answer an `Asked` once Kafka clients are served."""

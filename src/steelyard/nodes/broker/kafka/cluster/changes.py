@@ -445,8 +445,10 @@ class Changes:
         Queues created there get partitions, and topics deleted there are removed from the
         nameservers.
         """
-        if self._cluster.disk_fault:
-            fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
+        postponed = self._cluster.postponed
+        postponed.retry(now)
+        if postponed.fault:
+            fault, postponed.fault = postponed.fault, ""
             text = f"cluster metadata could not be written to disk: {fault}"
             self._disk_faults.tell(text, now, effects)
         if not (self._cluster.gone or self._cluster.wanted):

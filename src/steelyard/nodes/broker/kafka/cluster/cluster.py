@@ -19,12 +19,12 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.errors import StorageError
 from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.nodes.broker.identity import cluster_id
 from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.cluster.membership import ClusterMembership
 from steelyard.nodes.broker.kafka.cluster.merging import merged
+from steelyard.nodes.broker.kafka.cluster.postponed import PostponedWrites
 from steelyard.nodes.broker.kafka.cluster.topic import (
     FIXED,
     OFFSETS_TOPIC,
@@ -132,8 +132,8 @@ class Cluster:
         """Topics of which this broker has more queues than partitions, and how many queues."""
         self.gone: list[str] = []
         """Topics that were deleted through the RocketMQ listener."""
-        self.disk_fault = ""
-        """Why the disk refused a fact of the cluster; empty again once that was logged."""
+        self.postponed = PostponedWrites()
+        """Facts that the disk has refused."""
         self._load()
 
     def _load(self) -> None:
@@ -330,14 +330,8 @@ class Cluster:
             self.brokers_version += 1
             self._places.clear()
         if entry.name != self.me.name:
-            self._keep(partial(self.catalogue.keep_broker, entry))
-
-    def _keep(self, put: Callable[[], None]) -> None:
-        """Store a fact that other brokers have as well; it is valid even if the disk refuses it."""
-        try:
-            put()
-        except StorageError as error:
-            self.disk_fault = str(error)
+            about = f"broker {entry.name}"
+            self.postponed.do(about, partial(self.catalogue.keep_broker, entry))
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -372,7 +366,7 @@ class Cluster:
         if known is None:
             return
         self._names.pop(known.topic_id, None)
-        self._keep(partial(self.catalogue.drop, name))
+        self.postponed.do(_topic(name), partial(self.catalogue.drop, name))
         self._changed(name)
         self._deleted(name, now, effects)
 
@@ -387,6 +381,7 @@ class Cluster:
         Raises ProtocolError if the broker has no room for the part, and StorageError.
         """
         self.catalogue.keep(topic)
+        self.postponed.cancel(_topic(topic.name))
         self.learn(topic)
         queues = topic.layout.queues().get(self.me.name, 0)
         if not queues:
@@ -408,7 +403,7 @@ class Cluster:
 
     def restore(self, topic: KafkaTopic) -> None:
         """Return to a topic's former version, because its change could not be stored."""
-        self._keep(partial(self.catalogue.keep, topic))
+        self.postponed.do(_topic(topic.name), partial(self.catalogue.keep, topic))
         self.learn(topic)
 
     def lacks_part(self, topic: KafkaTopic) -> bool:
@@ -428,7 +423,9 @@ class Cluster:
         for name in [name for name in self._seen if name not in configs]:
             topic_id = self.id_of(name)
             if topic_id != NO_ID:
-                self._keep(partial(self.catalogue.bury, topic_id, whole=False))
+                about = f"deleted {topic_id.hex()}"
+                bury = partial(self.catalogue.bury, topic_id, whole=False)
+                self.postponed.do(about, bury)
             self.forget(name, now, effects)
             self.gone.append(name)
         for name, config in configs.items():
@@ -437,7 +434,7 @@ class Cluster:
             self._seen[name] = config
             topic = topic_of(name, config.attributes, self.readers)
             if topic is not None and name not in self._known and self.is_free(topic):
-                self._keep(partial(self.catalogue.keep, topic))
+                self.postponed.do(_topic(name), partial(self.catalogue.keep, topic))
                 self.learn(topic)
             self._weigh(name)
 
@@ -474,3 +471,8 @@ def coordinator_partition(key: str, partitions: int) -> int:
     """
     code = java_hash(key)
     return (0 if code == -(2**31) else abs(code)) % partitions
+
+
+def _topic(name: str) -> str:
+    """Return what a postponed write of a topic is about."""
+    return f"topic {name}"
