@@ -186,7 +186,7 @@ WRONG = [
     (NEEDED | {"startingTimestamp": "noon"}, "option 'startingTimestamp' is 'noon'; it must be a number from 0"),
     (NEEDED | {"endingOffsetsByTimestamp": '{"T": {"b": {"0": -1}}}'}, "option 'endingOffsetsByTimestamp' has the time -1"),
     (NEEDED | {"startingOffsetsByTimestampStrategy": "none"}, "is 'none'; it must be error or latest"),
-    (NEEDED | {"minPartitions": "0"}, "option 'minPartitions' is '0'; it must be a number from 1 to 1000000"),
+    (NEEDED | {"minPartitions": "0"}, "option 'minPartitions' is '0'; it must be a number from 1 to 100000"),
     (NEEDED | {"maxOffsetsPerTrigger": "5"}, "option 'maxOffsetsPerTrigger' is for spark.readStream only"),
     (NEEDED | {"accessKey": "a"}, "option 'accessKey' needs the option 'secretKey'"),
     (NEEDED | {"secretKey": "a"}, "option 'secretKey' needs the option 'accessKey'"),

@@ -17,7 +17,7 @@ from steelyard.errors import (
     RouteError,
     SteelyardError,
 )
-from steelyard.spark import columns, pull
+from steelyard.spark import columns, planning, pull
 from steelyard.spark.options import read_options
 from steelyard.spark.planning import QueueRange
 from steelyard.spark.schema import SCHEMA
@@ -171,6 +171,18 @@ def test_what_cannot_be_planned_says_why(
     with pytest.raises(kind) as caught:
         ranges(peer, **options)
     assert words in str(caught.value)
+
+
+def test_partitions_have_a_limit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "PARTITIONS_MAX", 20)
+    peer.fill("T", 2, 10)
+    assert len(ranges(peer, maxRecordsPerPartition="1")) == 20
+    peer.fill("T", 2, 11)
+    with pytest.raises(
+        ConfigError,
+        match="option 'maxRecordsPerPartition' is 1, which makes 22 partitions; 20 are allowed",
+    ):
+        ranges(peer, maxRecordsPerPartition="1")
 
 
 def test_a_pattern_leaves_out_the_topics_of_the_servers(peer: Peer) -> None:

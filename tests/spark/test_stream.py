@@ -283,6 +283,22 @@ def test_a_queue_that_disappears(peer: Peer) -> None:
     assert query.trigger() == 0
 
 
+def test_a_topic_that_the_options_no_longer_name(peer: Peer) -> None:
+    peer.fill("T", 1, 10)
+    peer.fill("U", 1, 10)
+    query = Query(peer, subscribe="T,U")
+    query.drain()
+    peer.fill("U", 1, 20)
+    with pytest.raises(
+        RemotingError,
+        match="queue 0 of topic 'U' on broker 'broker-a' no longer exists, or the options",
+    ):
+        Query(peer, query).drain()
+    query = Query(peer, query, failOnDataLoss="false")
+    query.drain()
+    assert len(query.read) == 20
+
+
 def test_a_planned_queue_that_disappears(peer: Peer) -> None:
     peer.fill("T", 2, 10)
     query = Query(peer)
@@ -404,8 +420,10 @@ def test_a_query_does_not_care_whether_progress_can_be_stored(
     )
     query = Query(peer, consumerGroup="g")
     query.drain()
-    assert len(query.read) == 20
-    assert "progress of group g was not stored" in caplog.text
+    peer.fill("T", 2, 20)
+    query.drain()
+    assert len(query.read) == 40
+    assert caplog.text.count("progress of group g was not stored") == 1
 
 
 def test_what_is_reported_as_the_latest(peer: Peer) -> None:

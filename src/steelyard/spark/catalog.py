@@ -87,12 +87,13 @@ class Catalog:
     # -- queues ------------------------------------------------------------------------------------
 
     def queues(self, topics: Iterable[str] = ()) -> KnownQueues:
-        """Look up the queues of the subscription, and of `topics` as well."""
+        """Look up the queues of the subscription, and whether those of `topics` are still there."""
         options = self._options
         addresses: dict[QueueName, str] = {}
         missing: set[str] = set()
         brokers: set[tuple[str, str]] = set()
-        for topic in sorted({*self._subscribed(), *topics}):
+        subscribed = set(self._subscribed())
+        for topic in sorted(subscribed.union(topics)):
             try:
                 route = self.route(topic)
             except RouteError:
@@ -101,7 +102,9 @@ class Catalog:
             brokers.update((topic, broker.broker_name) for broker in route.broker_datas)
             addresses |= readable_queues(route, topic)
         wanted = {
-            queue: address for queue, address in addresses.items() if is_wanted(options, queue)
+            queue: address
+            for queue, address in addresses.items()
+            if queue[0] in subscribed and is_wanted(options, queue)
         }
         return KnownQueues(wanted, frozenset(addresses), frozenset(missing), frozenset(brokers))
 

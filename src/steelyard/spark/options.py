@@ -136,7 +136,7 @@ class _Given:
             == "latest",
             ending=self._ending(topics),
             fail_on_data_loss=self._flag("failOnDataLoss", True),
-            partitions_min=self._number("minPartitions", None, 1_000_000),
+            partitions_min=self._number("minPartitions", None, 100_000),
             partition_records_max=self._number("maxRecordsPerPartition", None),
             trigger_offsets_max=self._number("maxOffsetsPerTrigger", None),
             trigger_offsets_min=self._trigger_offsets_min(),

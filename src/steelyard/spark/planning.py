@@ -10,8 +10,11 @@ from pyspark.sql.datasource import InputPartition
 from steelyard.errors import ConfigError, RouteError
 from steelyard.spark.catalog import Catalog, KnownQueues
 from steelyard.spark.offsets import QueueName, Range, split
-from steelyard.spark.options import Options
+from steelyard.spark.options import NUMBER_MAX, Options
 from steelyard.spark.positions import COMMITTED, EARLIEST, LATEST, ReadPosition
+
+PARTITIONS_MAX = 100_000
+"""Most partitions of a batch; Spark keeps and schedules a task for each."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,14 @@ def plan(options: Options) -> list[QueueRange]:
 def partitions(
     options: Options, ranges: list[Range], addresses: Mapping[QueueName, str]
 ) -> list[QueueRange]:
-    """Return the partitions that read these ranges."""
+    """Return the partitions that read these ranges. Raises ConfigError for too many."""
+    records_max = options.partition_records_max or NUMBER_MAX
+    count = sum(-(-(one.end - one.start) // records_max) for one in ranges)
+    if count > PARTITIONS_MAX:
+        raise ConfigError(
+            f"option 'maxRecordsPerPartition' is {records_max}, which makes {count} partitions;"
+            f" {PARTITIONS_MAX} are allowed"
+        )
     pieces = split(
         ranges,
         partitions_min=options.partitions_min,

@@ -51,6 +51,8 @@ REFRESH_S = 1.0
 IDLE_PAUSE_MIN_S = 0.01
 IDLE_PAUSE_MAX_S = 0.1
 """The pause before brokers are asked again doubles from the one to the other while idle."""
+STORE_RETRY_S = 30.0
+"""The pause after progress could not be stored."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
         self._target: dict[QueueName, int] | None = None
         """With Trigger.AvailableNow: where the query ends."""
         self._stored: Offsets = {}
+        self._store_after = 0.0
         self._pause_s = 0.0
         self._looked_at = 0.0
 
@@ -237,7 +240,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
             return {}
         known = self._known
         assert known is not None, "they were looked up"
-        addresses = {queue: known.addresses[queue] for queue in sorted(queues)}
+        addresses = {
+            queue: known.addresses[queue] for queue in sorted(queues) if queue in known.addresses
+        }
         found = persist(lambda: self._catalog.earliest(addresses), self._options.retry_timeout_ms)
         for queue, offset in found.items():
             if offset and self._options.fail_on_data_loss:
@@ -258,6 +263,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
         """Store the group's progress where it changed. Failures do not matter to the query."""
         if not self._options.commit_offsets or self._known is None:
             return
+        if time.monotonic() < self._store_after:
+            return
         changed = {
             queue: offset for queue, offset in done.items() if self._stored.get(queue) != offset
         }
@@ -271,5 +278,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
             logger.warning(
                 "progress of group %s was not stored: %s", self._options.consumer_group, error
             )
+            self._store_after = time.monotonic() + STORE_RETRY_S
             return
         self._stored = dict(done)
