@@ -405,6 +405,22 @@ def test_what_was_taken_and_synced_survives_a_power_cut() -> None:
         assert read[10:] == later[: len(read) - 10]
 
 
+@pytest.mark.parametrize("close", [False, True])
+def test_a_flush_brings_to_the_disk_what_another_thread_has_not_synced_yet(*, close: bool) -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    log = store.create_log("orders", 0)
+    entries = [put(log, b"%d" % number) for number in range(10)]
+    assert store.take_dirty().paths
+    if close:
+        store.close()
+    else:
+        store.flush()
+    again, _ = opened(disk.lose_power(Random(0)), StoreConfig())
+    log = found(again, "orders", 0)
+    assert [log.entry_at(offset) for offset in range(log.max_offset)] == entries
+
+
 def test_syncing_in_another_thread_while_files_come_and_go(tmp_path: Path) -> None:
     """The other thread syncs what this one appends to, drops and deletes at the same time."""
     disk = LiveDisk(str(tmp_path))

@@ -78,6 +78,8 @@ class Files:
         self._open: OrderedDict[str, File] = OrderedDict()
         self._unsynced: set[str] = set()
         self._unsynced_folders: set[str] = set()
+        self._taken: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        """The files and folders of the last `take`, whose sync may be in progress."""
         self._torn: dict[str, int] = {}
 
     # -- one file --------------------------------------------------------------------------------
@@ -251,14 +253,17 @@ class Files:
         """Return whether anything may not be on disk yet."""
         return bool(self._unsynced or self._unsynced_folders)
 
-    def take(self) -> Unsynced:
-        """Return what is unsynced, and leave syncing it to the caller."""
-        taken = Unsynced(
-            self.disk, tuple(sorted(self._unsynced)), tuple(sorted(self._unsynced_folders))
-        )
-        self._unsynced.clear()
-        self._unsynced_folders.clear()
-        return taken
+    def take(self, *, again: bool = False) -> Unsynced:
+        """Return what is unsynced, and leave syncing it to the caller.
+
+        `again`: together with what was taken last, because syncing that may be still in progress.
+        """
+        paths, folders = self._unsynced, self._unsynced_folders
+        if again:
+            paths, folders = paths | self._taken[0], folders | self._taken[1]
+        self._taken = frozenset(paths), frozenset(folders)
+        self._unsynced, self._unsynced_folders = set(), set()
+        return Unsynced(self.disk, tuple(sorted(paths)), tuple(sorted(folders)))
 
     def close(self) -> None:
         """Close all handles. They are reopened when needed."""

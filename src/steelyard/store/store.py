@@ -350,9 +350,12 @@ class Store:
         self._buffers.flush()
 
     def flush(self) -> None:
-        """Write the index rows and sync logs and tables to disk. Blocks the store's own thread."""
+        """Write the index rows and sync logs and tables to disk. Blocks the store's own thread.
+
+        Does not rely on an `Unsynced.sync` that another thread has not finished.
+        """
         self._buffers.flush()
-        self.take_dirty().sync()
+        self._files.take(again=True).sync()
 
     def check(self) -> None:
         """Assert the invariants between logs; for tests and simulation."""
