@@ -20,6 +20,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
+from steelyard.store.files import Unsynced
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.types import LogLine
@@ -28,10 +29,17 @@ START = 1_700_000_000_000
 TOPIC = "TopicA"
 
 
+class _KeepNothing(random.Random):
+    """Decides that a power cut loses whatever it can."""
+
+    def randrange(self, *_: int) -> int:  # type: ignore[override]
+        return 0
+
+
 class Driver:
     """Every effect is made true, every invariant checked. A rig says what becomes of what the broker sends: `_carry`.
 
-    `flushes` holds the tickets that the disk was not asked to answer yet: with `disk_answers` it answers at once.
+    `flushes` holds the flushes that the disk was not asked to answer yet, by ticket: with `disk_answers` it answers at once.
     """
 
     def __init__(self, config: BrokerConfig, disk: MemoryDisk | None, now: int) -> None:
@@ -41,7 +49,7 @@ class Driver:
         self.timers: dict[Hashable, int] = {}
         self.told: list[LogLine] = []
         self.hung: list[int] = []
-        self.flushes: list[int] = []
+        self.flushes: dict[int, Unsynced] = {}
         self.disk_answers = True
         self.restart()
 
@@ -73,7 +81,7 @@ class Driver:
                     self.hung.append(link)
                     self.event(Closed(link, "hung up"))
                 case Flush(ticket):
-                    self.flushes.append(ticket)
+                    self.flushes[ticket] = self.store.take_dirty()
                     if self.disk_answers:
                         self.answer_flushes()
                 case LogLine():
@@ -90,9 +98,18 @@ class Driver:
         raise AssertionError(f"not expected here: {effect}")
 
     def answer_flushes(self) -> None:
-        tickets, self.flushes = self.flushes, []
-        for ticket in tickets:
+        flushes, self.flushes = self.flushes, {}
+        for ticket, unsynced in flushes.items():
+            unsynced.sync()
             self.event(Flushed(ticket))
+
+    def lose_power(self, *written_back: str) -> None:
+        """A power cut, and a new node: files are what was synced, and those below these folders what was written."""
+        for path, file in self.disk.files.items():
+            if path.startswith(written_back):
+                file.sync()
+        self.disk = self.disk.lose_power(_KeepNothing())
+        self.restart()
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass; timers go off in order."""

@@ -370,7 +370,7 @@ def test_with_sync_flush_replies_wait_for_the_disk_and_share_flushes() -> None:
     assert len(rig.flushes) == 1
     rig.answer_flushes()
     assert all(rig.reply_to(link, opaque) for opaque in (first, second, third))
-    assert rig.flushes == []
+    assert not rig.flushes
 
 
 def test_more_replies_than_may_wait_for_the_disk_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

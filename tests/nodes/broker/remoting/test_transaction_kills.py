@@ -233,6 +233,7 @@ def test_after_a_power_cut_new_transactions_are_not_taken_for_lost_ones(
 ) -> None:
     before, later = Producer(), Producer(100)
     rig = new_rig()
+    rig.disk_answers = False
     before.live(rig, first)
     rig = Rig(CONFIG, rig.disk.lose_power(Random(seed)), now=rig.now)
     rig.node.check()

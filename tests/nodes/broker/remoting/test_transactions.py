@@ -483,3 +483,28 @@ def test_an_operation_that_makes_no_sense_leaves_its_transaction_open(
     rig.beat(rig.connect(), "p1", producer=PGROUP)
     rig.advance(100_000)
     assert questions(rig)
+
+
+# -- power cuts, with flush=sync: what is lost must not be taken for done -----------------------------
+
+
+@pytest.fixture
+def sync() -> Rig:
+    """A broker with flush=sync, and a producer on link 1."""
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.beat(rig.connect(), "p1", producer=PGROUP)
+    return rig
+
+
+@pytest.mark.parametrize("delay", ["0", "1"])
+def test_a_message_lost_together_with_its_new_queue_is_published_again(
+    sync: Rig, delay: str
+) -> None:
+    sent = half(sync, 1, DELAY=delay)
+    sync.disk_answers = False
+    sync.post(1, END, end_ext(sent), oneway=True)
+    sync.disk_answers = True
+    sync.lose_power(f"logs/{OP}/")
+    assert len(sync.messages(OP)) == 2  # the second says the message's new address
+    sync.advance(1_000)
+    assert [view.body for view in published(sync)] == [b"hello"]

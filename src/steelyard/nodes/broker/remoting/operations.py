@@ -117,12 +117,16 @@ class Operations:
     def is_unfinished(self, operation: Operation, half_address: int) -> bool:
         """Return whether the operation's message was not published.
 
-        False as well if its topic was deleted since. `half_address` is in the message as its
-        prepared transaction offset.
+        False as well if its queue was deleted since, and has messages again. `half_address` is in
+        the message as its prepared transaction offset.
         """
+        if operation.address < 0:
+            return False
         log = self._store.log(operation.topic, operation.queue_id)
-        if log is None or operation.address >> POSITION_BITS != log.log_id:
-            return False  # a rollback, or a topic that was deleted, and maybe created again
+        if log is None:
+            return True  # a power failure took the queue with its first message, or it was deleted
+        if operation.address >> POSITION_BITS != log.log_id:
+            return False
         if operation.address >= log.next_address:
             return True
         try:
