@@ -5,6 +5,10 @@ waits for a flush that began after its write; one flush is under way at a time, 
 come meanwhile share the next (group commit). Readers wait as well: a group that read what is not on
 the disk yet would skip the message that gets the same offset after a power failure. (RocketMQ lets
 groups read it.)
+
+So does the record that something is done, if it lies in another file than what was done (a table
+that says how far a log was processed): after a power failure the disk may have the one without the
+other. `mark` and `has` tell when it may be written.
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ class Durability:
     def __init__(self, *, sync: bool) -> None:
         self._sync = sync
         self._ticket = 0
+        self._reached = 0
+        """The ticket of the last flush that has ended."""
         self._under_way: int | None = None
         self._covered: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
@@ -115,6 +121,17 @@ class Durability:
         waiting = self._syncing.get(log.log_id) or self._written.get(log.log_id)
         return log.max_offset if waiting is None else waiting[1]
 
+    def mark(self) -> int:
+        """Return a mark of what was written until now, for `has`."""
+        return self._ticket + 1 if self._sync else 0
+
+    def has(self, mark: int) -> bool:
+        """Return whether the disk has what was written before this mark was made.
+
+        With flush=async nobody waits: the answer is always True.
+        """
+        return mark <= self._reached
+
     def follow_up(self, effects: list[Effect]) -> None:
         """Begin a flush, after an event, if readers wait for what was written."""
         if self._written:
@@ -142,6 +159,7 @@ class Durability:
         if ticket != self._under_way:
             return []
         self._under_way = None
+        self._reached = ticket
         _release(self._covered, effects)
         logs = [log for log, _ in self._syncing.values()]
         self._covered, self._syncing = [], {}
@@ -149,8 +167,9 @@ class Durability:
             self._begin(effects)
         return logs
 
-    def closed(self, effects: list[Effect]) -> None:
-        """Release all replies: the store was closed, which brings everything to the disk."""
+    def flushed_all(self, effects: list[Effect]) -> None:
+        """Release all replies: the store was flushed before it is closed."""
+        self._reached = self.mark()
         _release([*self._covered, *self._waiting], effects)
         self._covered, self._waiting, self._under_way = [], [], None
         self._syncing, self._written = {}, {}

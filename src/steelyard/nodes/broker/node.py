@@ -222,6 +222,7 @@ class BrokerNode:
             case Flushed(ticket):
                 for log in self._durability.flushed(ticket, effects):
                     self._appended(log.topic, log.queue_id, now, effects)
+                self._remoting.flushed(effects)
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)
@@ -342,9 +343,10 @@ class BrokerNode:
         self._stopped = True
         result: StorageError | None = None
         try:
+            self._store.flush()
+            self._durability.flushed_all(effects)
             self._remoting.stop()
             self._store.close()
-            self._durability.closed(effects)
         except StorageError as error:
             result = error
         effects.append(Answer(self._stop_call, result))

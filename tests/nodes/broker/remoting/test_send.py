@@ -320,6 +320,46 @@ def test_delayed_messages_survive_a_restart_and_come_once(rig: Rig) -> None:
     assert [view.body for view in rig.messages(TOPIC)] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize("written_back", [(), ("tables/",)])
+def test_a_delayed_message_that_was_lost_with_the_power_comes_again(
+    written_back: tuple[str, ...],
+) -> None:
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.send(rig.connect(), b"later", i="DELAY\x011")
+    rig.disk_answers = False
+    rig.advance(1_000)
+    assert len(rig.messages(TOPIC)) == 1
+    rig.disk_answers = True
+    rig.lose_power(*written_back)
+    rig.advance(1_000)
+    assert [view.body for view in rig.messages(TOPIC)] == [b"later"]
+
+
+def test_a_delayed_message_that_the_disk_has_comes_once() -> None:
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.send(rig.connect(), i="DELAY\x011")
+    rig.advance(1_000)
+    rig.restart()
+    rig.advance(1_000)
+    assert len(rig.messages(TOPIC)) == 1
+
+
+def test_progress_of_delayed_messages_that_found_no_room_is_recorded_with_a_later_flush() -> None:
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.send(rig.connect(), i="DELAY\x011")
+    rig.disk_answers = False
+    rig.advance(1_000)
+    rig.disk.room_bytes = 0
+    rig.answer_flushes()
+    assert rig.told[-1].text.startswith("the progress of delayed messages is not recorded: ")
+    rig.disk.room_bytes = None
+    rig.disk_answers = True
+    rig.advance(1_000)
+    rig.restart()
+    rig.advance(1_000)
+    assert len(rig.messages(TOPIC)) == 1
+
+
 def test_levels_beyond_the_last_wait_two_hours(rig: Rig) -> None:
     link = rig.connect()
     rig.send(link, i="DELAY\x0199")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 from hypothesis import example, given, settings
@@ -21,6 +22,7 @@ from tests.nodes.broker.remoting.test_transactions import (
     ROLLBACK,
     UNKNOWN,
     end,
+    end_ext,
     half,
     published,
     questions,
@@ -241,3 +243,54 @@ def test_after_a_power_cut_new_transactions_are_not_taken_for_lost_ones(
     rig = after(rig.disk, rig.now)
     later.settle(rig)
     later.check(rig)
+
+
+sync_steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["commit", "rollback", "delayed"]), st.integers(0, 3)),
+        st.tuples(st.just("end"), st.integers(0, 9)),
+        st.tuples(st.just("wait"), st.integers(0, 3_000)),
+        st.tuples(st.just("disk"), st.just(0)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def live_on_a_slow_disk(rig: Rig, steps: Iterable[Step], producer: Producer) -> None:
+    """A producer's life while flushes end only with a step "disk", or with the end of a half message's send."""
+    link = rig.connect()
+    rig.beat(link, "p1", producer=PGROUP)
+    for kind, value in steps:
+        rig.disk_answers = kind in ("commit", "rollback", "delayed")
+        if kind == "disk":
+            rig.answer_flushes()
+        elif kind == "end" and producer.sent:
+            key, answer = producer.sent[value % len(producer.sent)]
+            ext = end_ext(answer, producer.decisions[key])
+            rig.post(link, RequestCode.END_TRANSACTION, ext, oneway=True)
+        elif kind == "wait":
+            rig.advance(value)
+            producer.answer(rig)
+        elif rig.disk_answers:
+            rig.answer_flushes()
+            producer._begin(rig, link, kind, value)
+    rig.disk_answers = True
+
+
+@settings(max_examples=200)
+@given(sync_steps, sync_steps, st.integers(0, 2**32), st.integers(0, 2**32))
+def test_power_cuts_lose_no_committed_message_if_every_reply_waits_for_the_disk(
+    first: list[Step], second: list[Step], seed: int, another: int
+) -> None:
+    """It may come twice: a power cut may take the operation and leave the message."""
+    producer = Producer()
+    config = replace(CONFIG, flush="sync")
+    rig = Rig(config)
+    for steps, cut in ((first, seed), (second, another)):
+        live_on_a_slow_disk(rig, steps, producer)
+        rig = Rig(config, rig.disk.lose_power(Random(cut)), now=rig.now)
+        producer.sent.clear()
+    producer.settle(rig)
+    committed = {key for key, state in producer.decisions.items() if state == COMMIT}
+    assert {view.message_id for view in published(rig)} == committed

@@ -7,7 +7,9 @@ from tests.nodes.broker.conftest import Rig, pull_ext, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
+from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.broker.remoting.transactions import ASK_BATCH_MAX
+from steelyard.nodes.seam import Asked
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
@@ -507,4 +509,100 @@ def test_a_message_lost_together_with_its_new_queue_is_published_again(
     sync.lose_power(f"logs/{OP}/")
     assert len(sync.messages(OP)) == 2  # the second says the message's new address
     sync.advance(1_000)
+    assert [view.body for view in published(sync)] == [b"hello"]
+
+
+def bodies_after_a_settled_restart(rig: Rig) -> list[bytes]:
+    """What is published once the producer, which knows what it decided, has committed what it is asked about."""
+    link = rig.connect()
+    rig.beat(link, "p1", producer=PGROUP)
+    rig.advance(100_000)
+    for _, question in questions(rig):
+        names = ("tranStateTableOffset", "commitLogOffset", "msgId")
+        ext = {name: question.ext[name] for name in names}
+        ext |= {"producerGroup": PGROUP, "commitOrRollback": str(COMMIT)}
+        rig.post(link, END, ext | {"fromTransactionCheck": "true"}, oneway=True)
+    rig.node.check()
+    return [view.body for view in published(rig)]
+
+
+@pytest.mark.parametrize("written_back", [(), ("tables/",), ("tables/", f"logs/{OP}/")])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_commit_lost_with_the_power_leaves_its_transaction_open(
+    sync: Rig, written_back: tuple[str, ...], *, asked: bool
+) -> None:
+    """Its end is not on the disk yet when another transaction's check writes the progress."""
+    if asked:  # it has a row
+        sent = half(sync, 1, body=b"committed")
+        sync.advance(5_000)
+        half(sync, 1, "02", b"another")
+        sync.advance(1_000)
+    else:
+        half(sync, 1, "02", b"another")
+        sync.advance(3_000)
+        sent = half(sync, 1, body=b"committed")
+    sync.disk_answers = False
+    sync.post(1, END, end_ext(sent), oneway=True)
+    assert [view.body for view in published(sync)] == [b"committed"]
+    sync.advance(5_000 if asked else 3_000)
+    assert "02" in [question.ext["msgId"] for _, question in questions(sync)]
+    sync.disk_answers = True
+    sync.lose_power(*written_back)
+    assert sorted(bodies_after_a_settled_restart(sync)) == [b"another", b"committed"]
+
+
+def test_progress_follows_when_the_disk_has_what_ended(sync: Rig) -> None:
+    table = sync.store.table("transactions")
+    sent = half(sync, 1)
+    sync.advance(5_000)
+    half(sync, 1, "02")
+    sync.advance(1_000)
+    sync.disk_answers = False
+    sync.post(1, END, end_ext(sent), oneway=True)
+    sync.advance(5_000)
+    assert ({"0", "1"} <= dict(table.items()).keys(), table.get("op")) == (True, None)
+    sync.disk_answers = True
+    sync.answer_flushes()
+    sync.advance(30_000)
+    assert ("0" in table, "1" in table, table.get("op")) == (False, True, b"1")
+
+
+@pytest.fixture
+def owed_sync(sync: Rig) -> Rig:
+    """A broker with a decided transaction on the disk whose message found no room."""
+    sync.send(1, b"first", queue_id=2)
+    sent = half(sync, 1, body=bytes(2_000))
+    sync.disk.room_bytes = 1_000
+    sync.post(1, END, end_ext(sent), oneway=True)
+    assert len(sync.messages(OP)) == 1
+    sync.store.flush()
+    sync.disk.room_bytes = None
+    return sync
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_message_published_late_and_lost_with_the_power_is_published_again(
+    owed_sync: Rig, *, restarted: bool
+) -> None:
+    rig = owed_sync
+    rig.disk_answers = False
+    if restarted:
+        rig.restart()
+    else:
+        rig.advance(10_000)
+    assert [len(view.body) for view in published(rig)] == [5, 2_000]
+    rig.disk_answers = True
+    rig.lose_power("tables/")
+    assert [len(view.body) for view in published(rig)] == [5, 2_000]
+
+
+def test_a_clean_stop_leaves_no_operation_to_be_read_again(sync: Rig) -> None:
+    sent = half(sync, 1)
+    sync.disk_answers = False
+    sync.post(1, END, end_ext(sent), oneway=True)
+    sync.event(Asked(1, Stop()))
+    assert sync.answers == {1: None}
+    sync.lose_power()
+    table = sync.store.table("transactions")
+    assert (table.get("half"), table.get("op")) == (b"1", b"1")
     assert [view.body for view in published(sync)] == [b"hello"]

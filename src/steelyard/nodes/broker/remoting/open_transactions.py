@@ -11,18 +11,22 @@ open unless an operation from the offset `op` on ends it, and no operation befor
 those. Below `half` only the rows are open. So a restart reads no more of the two topics than a few
 seconds have written.
 
-The row of a transaction that has ended is deleted with the next write, which also advances `half`
-and `op`: until then the operation that ended it is found from `op` on. Within a write the rows come
-first, because a crash may leave only the first part of it.
+The row of a transaction that has ended is deleted with a later write, which also advances `half`
+and `op`: until then the operation that ended it is found from `op` on. That write waits until the
+disk has the operation and the message that it publishes (`durability`): after a power failure the
+table may be all that is left of them. Within a write the rows come first, because a crash may leave
+only the first part of it.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable
 
 import msgspec
 
+from steelyard.nodes.broker.durability import Durability
 from steelyard.store.tables import Table
 
 HALF = "half"
@@ -43,11 +47,25 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     ask_at: int
 
 
+class _Unsynced(msgspec.Struct, frozen=True, gc=False):
+    """What the disk may lack before `mark`: how a transaction ended, or a message that was owed.
+
+    Until then `half` and `op` must not go beyond these offsets (`half_offset`: None if it may), and
+    the row of the transaction `ended`, None if it has none, must stay.
+    """
+
+    mark: int
+    ended: int | None
+    half_offset: int | None
+    op_offset: int
+
+
 class OpenTransactions:
     """The open transactions; see the module docstring. `count_max`: when they are `full`."""
 
-    def __init__(self, table: Table, count_max: int) -> None:
+    def __init__(self, table: Table, durability: Durability, count_max: int) -> None:
         self._table = table
+        self._durability = durability
         self._count_max = count_max
         self._fresh: dict[int, int] = {}
         """By offset, ascending: the first operation that can end the transaction."""
@@ -55,6 +73,7 @@ class OpenTransactions:
         """By offset: how often the producer was asked."""
         self._times: list[tuple[int, int]] = []
         """A heap of (when to ask, offset), with some that have ended."""
+        self._unsynced: deque[_Unsynced] = deque()
         self._ended: list[int] = []
         """Offsets whose rows are to be deleted."""
         self.half_offset = int(table.get(HALF) or b"0")
@@ -93,14 +112,39 @@ class OpenTransactions:
         self._fresh[offset] = op_offset
         self._push(offset, ask_at)
 
-    def end(self, offset: int) -> None:
-        """Note that the operation that ends a transaction was stored."""
-        if self._fresh.pop(offset, None) is None:
+    def end(self, offset: int, op_offset: int) -> None:
+        """Note that a transaction has ended.
+
+        `op_offset`: of the operation that ended it, or of the next one if none did.
+        """
+        mark, first_op_offset = self._durability.mark(), self._fresh.pop(offset, None)
+        if first_op_offset is None:
             del self._kept[offset]
-            self._ended.append(offset)
+            self._unsynced.append(_Unsynced(mark, offset, None, op_offset))
+        else:
+            self._unsynced.append(_Unsynced(mark, None, offset, first_op_offset))
+        self._catch_up()
         if len(self._times) > 2 * len(self) + _STALE_MAX:
             self._times = [pair for pair in self._times if pair[1] in self]
             heapq.heapify(self._times)
+
+    def hold(self) -> None:
+        """Keep `op` where it is until the disk has what was written until now."""
+        self._unsynced.append(_Unsynced(self._durability.mark(), None, None, self.op_offset))
+
+    def all_synced(self) -> None:
+        """Note that the disk has everything written until now."""
+        while self._unsynced:
+            self._note_synced(self._unsynced.popleft())
+
+    def _catch_up(self) -> None:
+        """Forget what the disk has by now."""
+        while self._unsynced and self._durability.has(self._unsynced[0].mark):
+            self._note_synced(self._unsynced.popleft())
+
+    def _note_synced(self, synced: _Unsynced) -> None:
+        if synced.ended is not None:
+            self._ended.append(synced.ended)
 
     def due(self, now: int, count_max: int) -> list[int]:
         """Return up to `count_max` offsets whose time has come.
@@ -130,6 +174,11 @@ class OpenTransactions:
         written = {row.offset for row in rows}
         fresh = ((offset, op) for offset, op in self._fresh.items() if offset not in written)
         half_offset, op_offset = next(fresh, (half_end, op_end))
+        self._catch_up()
+        for each in self._unsynced:
+            op_offset = min(op_offset, each.op_offset)
+            if each.half_offset is not None:
+                half_offset = min(half_offset, each.half_offset)
         pairs: list[tuple[str, bytes | None]] = [(str(offset), None) for offset in self._ended]
         pairs += [(str(row.offset), b"%d %d" % (row.checks, row.ask_at)) for row in rows]
         if half_offset != self.half_offset:
@@ -162,5 +211,9 @@ class OpenTransactions:
         assert all(self.half_offset <= offset < half_end for offset in self._fresh)
         assert all(offset < half_end for offset in self._kept)
         assert {*self._fresh, *self._kept} <= {offset for _, offset in self._times}
+        for each in self._unsynced:
+            assert each.half_offset is None or each.half_offset >= self.half_offset
+            assert each.op_offset >= self.op_offset
+        ended = {each.ended for each in self._unsynced if each.ended is not None}
         rows = {int(key) for key, _ in self._table.items() if key not in (HALF, OP)}
-        assert rows == self._kept.keys() | set(self._ended)
+        assert rows == self._kept.keys() | ended | set(self._ended)

@@ -2,8 +2,9 @@
 
 A delayed message is stored there with its real topic and queue in properties. Within a level,
 messages are due in the order they were stored, so one timer per level suffices. A message that is
-due is written to its real queue. The table `schedule` records how far each level has come, after
-each batch: a crash before that delivers a batch again.
+due is written to its real queue. The table `schedule` records how far each level has come, once the
+disk has what was delivered (with flush=async: after each batch): a crash before that delivers it
+again.
 Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.messageDelayLevel.
 """
 
@@ -49,7 +50,10 @@ class Schedule:
         self._table = parts.store.table("schedule")
         self._topics = parts.topics
         self._writer = parts.writer
+        self._durability = parts.durability
         self._offsets = {level: int(self._table.get(str(level)) or b"0") for level in _LEVELS}
+        self._unrecorded: dict[tuple[int, int], int] = {}
+        """By mark of the disk and level: how far it has come, which the table does not say yet."""
         self._armed: set[int] = set()
 
     def start(self, now: int, effects: list[Effect]) -> None:
@@ -97,7 +101,8 @@ class Schedule:
                 if entry is not None:
                     self._deliver(entry, now, effects)
                 offset += 1
-            self._table.put(str(level), b"%d" % offset)
+            self._unrecorded[self._durability.mark(), level] = offset
+            self._record()
         except StorageError as error:
             effects.append(LogLine("ERROR", f"delayed messages of level {level} wait: {error}"))
             self._offsets[level] = offset
@@ -106,6 +111,27 @@ class Schedule:
             return
         self._offsets[level] = offset
         self.arm(level, now, effects)
+
+    def _record(self) -> None:
+        """Record how far the levels have come with what the disk has. Raises StorageError."""
+        ready = [key for key in self._unrecorded if self._durability.has(key[0])]
+        offsets = {str(level): b"%d" % self._unrecorded[mark, level] for mark, level in ready}
+        self._table.put_many(offsets.items())
+        for key in ready:
+            del self._unrecorded[key]
+
+    def flushed(self, effects: list[Effect]) -> None:
+        """Record what the disk has now; if the disk refuses, the next flush tries again."""
+        try:
+            self._record()
+        except StorageError as error:
+            effects.append(
+                LogLine("ERROR", f"the progress of delayed messages is not recorded: {error}")
+            )
+
+    def stop(self) -> None:
+        """Record everything: the store was flushed. Raises StorageError."""
+        self._record()
 
     def _deliver(self, entry: bytes, now: int, effects: list[Effect]) -> None:
         view = decode_records(entry)[0]

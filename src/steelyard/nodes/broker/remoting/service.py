@@ -220,8 +220,13 @@ class RemotingService:
             assert key == QUERY_TIMER, f"no timer of ours: {key}"
             self._queries.due(now, effects)
 
+    def flushed(self, effects: list[Effect]) -> None:
+        """Record what was waiting for a flush."""
+        self._schedule.flushed(effects)
+
     def stop(self) -> None:
-        """Prepare for the closing of the store. Raises StorageError."""
+        """Prepare for the closing of the store, which was flushed. Raises StorageError."""
+        self._schedule.stop()
         self._transactions.stop()
 
     # -- invariants ------------------------------------------------------------------------------

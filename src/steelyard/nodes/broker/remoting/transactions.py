@@ -19,7 +19,7 @@ A restart reads the operations since the last progress (see `open_transactions`)
 address of each, and publishes what is not there. So a committed message is published once:
 ending a transaction again is refused. If the disk refuses step 3, it is tried again every second.
 (A power failure may lose an operation whose message is on the disk; the transaction is then open
-again.)
+again. With flush=sync the progress waits until the disk has both.)
 
 Difference from RocketMQ, which appends a half message to the half topic again for each check: here
 it keeps its place, so that a late END_TRANSACTION and the answer to a check end the same
@@ -86,7 +86,7 @@ class Transactions:
         self._half_log = parts.store.create_log(HALF_TOPIC, 0)
         self._operations = Operations(parts.store, parts.writer)
         self._open = OpenTransactions(
-            parts.store.table("transactions"), parts.config.transactions_max
+            parts.store.table("transactions"), parts.durability, parts.config.transactions_max
         )
         self._owed: dict[int, TransactionOutcome] = {}
         """By half offset: decided transactions whose message is not published yet."""
@@ -161,8 +161,9 @@ class Transactions:
         Raises StorageError: either nothing is decided, or the message is owed.
         """
         offset = half.queue_offset
+        op_offset = self._operations.next_offset
         self._operations.write(offset, outcome, target, now, effects)
-        self._open.end(offset)
+        self._open.end(offset, op_offset)
         if target is not None:
             self._owed[offset] = outcome
             try:
@@ -186,6 +187,7 @@ class Transactions:
                 # The message gets another address now.
                 self._operations.write(offset, outcome, target, now, effects)
                 self._publish(target, now, effects)
+                self._open.hold()
             del self._owed[offset]
 
     def _target(self, half: MessageView, outcome: TransactionOutcome) -> Destination | None:
@@ -272,7 +274,7 @@ class Transactions:
                     " its half message is past its retention, or damaged",
                 )
             )
-            self._open.end(offset)
+            self._open.end(offset, self._operations.next_offset)
             return None
         checks = self._open.checks(offset)
         immune_until = half.store_timestamp + self._immunity_ms(half)
@@ -324,7 +326,11 @@ class Transactions:
     # -- starting --------------------------------------------------------------------------------
 
     def start(self, now: int, effects: list[Effect]) -> None:
-        """Find what is open and what is owed; must be called before anything else."""
+        """Find what is open and what is owed; must be called before anything else.
+
+        With flush=sync the disk must have what the logs hold. Raises StorageError if it cannot be
+        synced.
+        """
         half_log = self._half_log
         operations = {
             item.half_offset: item for item in self._operations.since(self._open.op_offset)
@@ -345,21 +351,39 @@ class Transactions:
         ]
         for offset in self._open.kept():
             if offset in operations or offset >= half_log.max_offset:
-                self._open.end(offset)
+                self._open.end(offset, self._open.op_offset)
         for offset, operation in operations.items():
             half = self._half(offset)
             if half and self._operations.is_unfinished(operation, half.physical_offset):
                 self._owed[offset] = operation.outcome
         try:
             self._settle(now, effects)
-            # After a power failure, rows, operations and the progress may refer to half messages
-            # that are lost. Their offsets are given again, so nothing of it may be read once more.
-            self._open.keep(rows, half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
-            effects.append(LogLine("ERROR", f"transactions wait: {error}"))
-            for row in rows:
-                self._open.begin(row.offset, row.ask_at, self._open.op_offset)
+            self._do_without(rows, error, effects)
+        else:
+            self._keep_found(rows, effects)
         self._arm(now, effects)
+
+    def _keep_found(self, rows: list[Row], effects: list[Effect]) -> None:
+        """Write what a start has found open. Raises StorageError if the disk cannot be synced.
+
+        After a power failure, rows, operations and the progress may refer to half messages that are
+        lost. Their offsets are given again, so nothing of it may be read once more; what was just
+        published must be on the disk before that.
+        """
+        if self._config.flush == "sync":
+            self._store.take_dirty().sync()
+        self._open.all_synced()
+        try:
+            self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
+        except StorageError as error:
+            self._do_without(rows, error, effects)
+
+    def _do_without(self, rows: list[Row], error: StorageError, effects: list[Effect]) -> None:
+        """Keep rows in memory that the disk refuses; the operations are read again until then."""
+        effects.append(LogLine("ERROR", f"transactions wait: {error}"))
+        for row in rows:
+            self._open.begin(row.offset, row.ask_at, self._open.op_offset)
 
     def stop(self) -> None:
         """Write rows for what is open. Raises StorageError.
