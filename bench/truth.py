@@ -33,7 +33,7 @@ from steelyard.ledger import cost, events  # noqa: E402
 from steelyard.ledger.backlog import BacklogSeries, backlogs  # noqa: E402
 from steelyard.ledger.events import LEDGER_TOPIC, Record  # noqa: E402
 from steelyard.ledger.measures import BACKLOG_FLOOR  # noqa: E402
-from steelyard.ledger.tables import Costs  # noqa: E402
+from steelyard.ledger.tables import MOVED, Costs  # noqa: E402
 
 MS = 1_000_000
 EARLY_MS = 100
@@ -209,9 +209,11 @@ class Told(NamedTuple):
         rows = [r for r in self.costs.rebalances if begin <= r.started_at + EARLY_MS < end]
         names = {row.rebalance for row in rows}
         pauses = {
-            queue_number(row.broker, row.queue): float(row.pause_ms)
+            queue_number(row.broker, row.queue): float(
+                row.pause_ms if row.listener_pause_ms is None else row.listener_pause_ms
+            )
             for row in self.costs.handoffs
-            if row.rebalance in names
+            if row.rebalance in names and row.kind == MOVED
         }
         drains = [row.started_at + row.drain_ms - begin for row in rows if row.drain_ms is not None]
         return Figures(

@@ -83,7 +83,13 @@ def got(
 
 
 def said(
-    at: int, client: str, offset: int, *, handed: int | None = None, broker: str = "a"
+    at: int,
+    client: str,
+    offset: int,
+    *,
+    handed: int | None = None,
+    handed_at: int | None = None,
+    broker: str = "a",
 ) -> Committed:
     return Committed(
         at=at,
@@ -94,6 +100,7 @@ def said(
         offset=offset,
         client=client,
         handed=handed,
+        handed_at=handed_at,
     )
 
 

@@ -51,6 +51,7 @@ def test_a_second_member_joins() -> None:
             first_delivery_ms=11_000,
             pause_ms=700,
             first_fetch_ms=100,
+            listener_pause_ms=None,
             redelivered=2,
             reprocessed_min=0,
             reprocessed_max=2,

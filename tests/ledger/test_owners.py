@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.ledger.records import BOTH, READ, got, joined, requested, triggers
+from tests.ledger.records import BOTH, READ, got, joined, requested, said, triggers
 
 from steelyard.ledger import cost
-from steelyard.ledger.events import BrokerStarted, BrokerStopped, Record
+from steelyard.ledger.events import BrokerStarted, BrokerStopped, Committed, HandedOver, Record
 
 
 def test_a_broker_is_killed_and_comes_back() -> None:
@@ -156,3 +156,21 @@ def test_who_has_its_share_when_in_a_rocketmq_group() -> None:
     assert (second.pause_ms, second.first_fetch_ms) == (0, 0)
     row = cost.rebalances(records)[1]
     assert (row.detect_ms, row.rebalance_ms, row.first_fetch_ms) == (0, 500, 300)
+
+
+def test_what_listeners_saw_of_a_pause() -> None:
+    """A's listener gets its last message at 10 450, B's its first at 11 020; only reports tell."""
+    records: list[Record] = [
+        joined(0, "A", "A"),
+        got(9_000, "A", 0, 10, until=10_000),
+        joined(10_100, "B", "AB"),
+        said(10_500, "A", 8, handed=8, handed_at=10_450),
+        got(11_000, "B", 8, 10, stored=9_800),
+        said(12_000, "A", 3, handed=3, handed_at=11_900),
+    ]
+    first = HandedOver(at=11_020, broker="a", group="g", client="B", topic="T", queue=0)
+    (row,) = cost.handoffs([*records, first])
+    assert (row.pause_ms, row.listener_pause_ms) == (1_000, 570)
+    assert cost.handoffs(records)[0].listener_pause_ms is None
+    silent = [one for one in records if not isinstance(one, Committed)]
+    assert cost.handoffs([*silent, first])[0].listener_pause_ms is None

@@ -21,7 +21,7 @@ def test_every_kind_has_a_type_in_spark() -> None:
             Handoff,
             "group string, topic string, broker string, queue int, kind string, from_client string, to_client string,"
             " last_delivery_ms bigint, first_delivery_ms bigint, pause_ms bigint, first_fetch_ms bigint,"
-            " redelivered bigint, reprocessed_min bigint,"
+            " listener_pause_ms bigint, redelivered bigint, reprocessed_min bigint,"
             " reprocessed_max bigint, rebalance string",
         ),
         (

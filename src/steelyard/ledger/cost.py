@@ -13,6 +13,8 @@ Definitions
 - **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new
   one, while messages waited. Nothing waited before the first message of the new owner was `stored`,
   so pause = max(0, first at the new owner - max(last at the old, stored)).
+- Members that report when they passed messages to their listeners have a second pause, which is
+  what the application saw: a member may have fetched ahead.
 - A queue **stalled** in a rebalance if it kept its owner, but its messages waited for `STALLED_MS`
   or more between two deliveries, and longer than in the `BEFORE_MS` before the rebalance. Its pause
   is the longest time that they waited, if that began before all members had their shares.
@@ -75,7 +77,14 @@ import msgspec
 from steelyard.ledger.backlog import BacklogSeries, backlogs, strain
 from steelyard.ledger.events import BrokerStarted, BrokerStopped, Delivered, Record, queue_of
 from steelyard.ledger.measures import percentile
-from steelyard.ledger.owners import QueuePause, ShareTimes, find_gaps, find_pauses, with_unseen
+from steelyard.ledger.owners import (
+    ListenerTimes,
+    QueuePause,
+    ShareTimes,
+    find_gaps,
+    find_pauses,
+    with_unseen,
+)
 from steelyard.ledger.repeats import Repeat, find_repeats
 from steelyard.ledger.starts import (
     BROKER_DIED,
@@ -133,7 +142,10 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     """Compute the tables of one group; `records` are sorted and include those of the brokers."""
     shares, backlog = ShareTimes(records), backlogs(records, group)
     parts = _parts(records, shares)
-    moved = [_handoff(group, part, pause, shares) for part in parts for pause in part.pauses]
+    listeners = ListenerTimes(records)
+    moved = [
+        _handoff(group, part, pause, shares, listeners) for part in parts for pause in part.pauses
+    ]
     moved.sort(key=lambda row: (row.first_delivery_ms, row.broker, row.topic, row.queue))
     return Costs(moved, [_rebalance(group, part, shares, backlog) for part in parts])
 
@@ -164,7 +176,9 @@ def _parts(records: Sequence[Record], shares: ShareTimes) -> list[_Part]:
     return parts
 
 
-def _handoff(group: str, part: _Part, pause: QueuePause, shares: ShareTimes) -> Handoff:
+def _handoff(
+    group: str, part: _Part, pause: QueuePause, shares: ShareTimes, listeners: ListenerTimes
+) -> Handoff:
     old, new = pause.gap
     queue = queue_of(new)
     mine = [each for each in part.repeats if each.queue == queue and each.at >= new.at]
@@ -180,6 +194,7 @@ def _handoff(group: str, part: _Part, pause: QueuePause, shares: ShareTimes) -> 
         first_delivery_ms=new.at,
         pause_ms=pause.gap.pause_ms,
         first_fetch_ms=_first_fetch_ms(pause, shares, part.start),
+        listener_pause_ms=listeners.pause_ms(pause),
         redelivered=sum(each.redelivered for each in mine),
         reprocessed_min=sum(each.reprocessed_min for each in mine),
         reprocessed_max=sum(each.reprocessed_max for each in mine),

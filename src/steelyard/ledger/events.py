@@ -103,6 +103,18 @@ class Requested(_Record, frozen=True, tag="requested"):
     queue: Annotated[int, QUEUE]
 
 
+class HandedOver(_Record, frozen=True, tag="handed"):
+    """A member passed the first message to its application since it got the queue.
+
+    Only Steelyard's RocketMQ consumers report it.
+    """
+
+    group: Annotated[str, GROUP]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "The member.")]
+    topic: Annotated[str, TOPIC]
+    queue: Annotated[int, QUEUE]
+
+
 class Delivered(_Record, frozen=True, tag="delivered"):
     """Messages of one queue went to one client, from `at` to `until`, without a gap in the offsets.
 
@@ -164,6 +176,10 @@ class Committed(_Record, frozen=True, tag="committed"):
             "One past the last message passed to the member's application, if the member gives up"
             " the queue and reports it.",
         ),
+    ] = None
+    handed_at: Annotated[
+        int | None,
+        Column(ColumnKind.MOMENT_MS, "When that message was passed to the application."),
     ] = None
     writer: Annotated[
         str,
@@ -239,6 +255,7 @@ Record = (
     | MemberJoined
     | MemberLeft
     | Requested
+    | HandedOver
     | Delivered
     | Committed
     | Backlog
@@ -255,7 +272,7 @@ class Queue(NamedTuple):
     queue_id: int
 
 
-def queue_of(one: Delivered | Requested | Committed) -> Queue:
+def queue_of(one: Delivered | Requested | HandedOver | Committed) -> Queue:
     """Return the queue that a record is about."""
     return Queue(one.broker, one.topic, one.queue)
 

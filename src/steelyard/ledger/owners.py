@@ -10,7 +10,9 @@ from typing import NamedTuple
 from steelyard.ledger.backlog import BEFORE_MS, SETTLE_MS
 from steelyard.ledger.events import (
     STALLED_MS,
+    Committed,
     Delivered,
+    HandedOver,
     Queue,
     RebalanceEnded,
     Record,
@@ -18,7 +20,11 @@ from steelyard.ledger.events import (
     queue_of,
     waited_ms,
 )
+from steelyard.ledger.measures import pause_ms
 from steelyard.ledger.starts import MERGE_MS, ROUTES, Start
+
+CLOCK_MS = 10
+"""So much earlier than it was, a time may seem that a member reported as a time ago."""
 
 
 class DeliveryGap(NamedTuple):
@@ -212,3 +218,29 @@ class ShareTimes:
             return self.ended(since, until)
         found = [self.of_queue(pause, since) for pause in pauses if pause.has_moved]
         return max((at for at in found if at is not None), default=None)
+
+
+class ListenerTimes:
+    """When members passed messages to their listeners, as far as they reported it."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._first: dict[tuple[Queue, str], list[int]] = defaultdict(list)
+        self._last: dict[tuple[Queue, str], list[tuple[int, int]]] = defaultdict(list)
+        """When it was reported, and when it was."""
+        for one in records:
+            if isinstance(one, HandedOver):
+                self._first[queue_of(one), one.client].append(one.at)
+            elif isinstance(one, Committed) and one.handed_at is not None:
+                self._last[queue_of(one), one.client].append((one.at, one.handed_at))
+
+    def pause_ms(self, pause: QueuePause) -> int | None:
+        """Return the pause between the listeners of old and new owner, None if it is unknown."""
+        old, new = pause.gap
+        queue = queue_of(new)
+        firsts = self._first[queue, new.client]
+        lasts = self._last[queue, pause.from_client]
+        first = bisect_left(firsts, new.at - CLOCK_MS)
+        last = bisect_left(lasts, (old.until - CLOCK_MS, 0))
+        if not pause.has_moved or first == len(firsts) or last == len(lasts):
+            return None
+        return pause_ms(lasts[last][1], new.stored, firsts[first])

@@ -14,6 +14,7 @@ from steelyard.ledger.events import (
     BrokerStopped,
     Committed,
     Delivered,
+    HandedOver,
     MemberJoined,
     MemberLeft,
     RebalanceBegan,
@@ -153,7 +154,7 @@ def find_events(records: Sequence[Record], read_from: set[str]) -> list[Event]:
                 alive[record.client] = max(alive[record.client], record.until)
             case Committed():
                 alive[record.client] = max(alive[record.client], at)
-            case Requested() | Backlog() | RebalanceEnded():
+            case Requested() | HandedOver() | Backlog() | RebalanceEnded():
                 pass
     events.sort(key=lambda event: event.at)
     return events

@@ -72,6 +72,16 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
             " coordinator's rebalance; null if neither was recorded.",
         ),
     ]
+    listener_pause_ms: Annotated[
+        int | None,
+        Column(
+            ColumnKind.DURATION_MS,
+            "The same for the applications: from the last message passed to the old owner's"
+            " listener to the first passed to the new owner's, while messages waited; null unless"
+            " both members report it.",
+            "listeners' pause",
+        ),
+    ]
     redelivered: Annotated[
         int,
         Column(

@@ -102,6 +102,13 @@ def test_what_a_member_that_left_had_not_finished_waits_again(bench: Bench) -> N
     assert bench.take(3_000)[-1][1] == (50, 5)
 
 
+def test_what_a_member_fetched_ahead_of_a_queue_that_it_gives_up_waits_again(bench: Bench) -> None:
+    bench.ends = {0: 60}
+    bench.deliver(100, 0, 0, 60)
+    bench.subject.committed("g", "T", 0, 40, 200, gives_up=True)
+    assert bench.take(1_000)[0][1] == (20,)
+
+
 def test_a_commit_behind_what_was_delivered_moves_the_group_on(bench: Bench) -> None:
     """A filter refused what is in between."""
     bench.ends = {0: 90}

@@ -13,6 +13,7 @@ from steelyard.ledger.events import (
     BrokerStopped,
     Committed,
     Delivered,
+    HandedOver,
     MemberJoined,
     MemberLeft,
     Record,
@@ -207,15 +208,28 @@ def test_what_a_member_handed_over_is_noted_and_its_waiting_pull_ends(full: Rig)
     mine = full.post(1, PULL, pull_ext(10, sysFlag=6))
     other = full.post(2, PULL, pull_ext(10, sysFlag=6))
     full.advance(10)
-    full.ask(1, COMMIT, ext | {"handedOffset": 8})
+    full.ask(1, COMMIT, ext | {"handedOffset": 8, "handedMs": 30})
     answer = full.reply_to(1, mine)
     assert answer is not None
     assert answer.code == ResponseCode.PULL_NOT_FOUND
     assert full.reply_to(2, other) is None
     full.advance(1_000)
-    assert [(c.offset, c.handed) for c in since(full, Committed) if isinstance(c, Committed)] == [
-        (5, None),
-        (5, 8),
+    commits = [one for one in since(full, Committed) if isinstance(one, Committed)]
+    assert [(one.offset, one.handed, one.handed_at) for one in commits] == [
+        (5, None, None),
+        (5, 8, START + 980),
+    ]
+
+
+def test_when_a_member_passed_the_first_message_on_is_noted(full: Rig) -> None:
+    """Not for clients that are no members, and not where that cannot be."""
+    stranger = full.connect()
+    full.advance(100)
+    for link, ms in ((1, 40), (1, -1), (1, ledger.HANDED_MS_MAX + 1), (stranger, 40)):
+        full.post(link, PULL, pull_ext(10, sysFlag=6, subscription="*", handedMs=ms))
+    full.advance(1_000)
+    assert since(full, HandedOver) == [
+        HandedOver(at=START + 60, broker=B, group=GROUP, client="a", topic=TOPIC, queue=0)
     ]
 
 

@@ -45,6 +45,10 @@ class _Position(msgspec.Struct):
     def offset(self) -> int:
         return self.next - self.behind
 
+    def give_up(self) -> None:
+        """Go back to what is done: the client has the queue no longer."""
+        self.client, self.next, self.behind = "", self.done, 0
+
 
 class _Watched(msgspec.Struct):
     """A group's reading of one topic."""
@@ -89,12 +93,20 @@ class Backlogs:
             self._look(delivery.topic, watched, now)
         position.first, position.next = delivery.first, delivery.next
 
-    def committed(self, group: str, topic: str, queue: int, offset: int, now: int) -> None:
-        """Note an offset that the group committed."""
+    def committed(
+        self, group: str, topic: str, queue: int, offset: int, now: int, *, gives_up: bool = False
+    ) -> None:
+        """Note an offset that the group committed.
+
+        `gives_up`: the member gives up the queue, so that what it has fetched ahead waits again.
+        """
         found = self._find(group, topic, queue, offset, now)
         if found is not None:
             _, position = found
             position.done = offset
+            if gives_up:
+                position.give_up()
+                return
             position.behind = max(0, position.first - offset)
             position.next = max(position.next, offset)  # past what a filter refused
 
@@ -104,7 +116,7 @@ class Backlogs:
             if reader == group:
                 for position in watched.positions:
                     if position is not None and position.client == client:
-                        position.client, position.next, position.behind = "", position.done, 0
+                        position.give_up()
 
     def _find(
         self, group: str, topic: str, queue: int, offset: int, now: int

@@ -32,6 +32,9 @@ PENDING_MAX = 10_000
 
 RECORDS_PER_MESSAGE = 500
 
+HANDED_MS_MAX = 3_600_000
+"""Longest time ago that a member may claim to have passed a message to its application."""
+
 READERS_MAX = 100_000
 """Queues, of all groups together, whose last reader is known; beyond that all are forgotten."""
 
@@ -44,6 +47,7 @@ class _Commit(msgspec.Struct):
     offset: int
     client: str
     handed: int | None
+    handed_at: int | None
 
 
 class Ledger:
@@ -134,6 +138,18 @@ class Ledger:
         self._closed.append(records.Requested(now, self.broker, group, client, topic, queue_id))
         self._gathered(now)
 
+    def handed_over(
+        self, group: str, topic: str, queue_id: int, peer: Peer, ms: int, now: int
+    ) -> None:
+        """Record that a member passed the first message of a queue to its application `ms` ago."""
+        member = self._registry.member(group, peer.link)
+        at = _ago(now, ms)
+        if not self._enabled or topic == LEDGER_TOPIC or member is None or at is None:
+            return
+        client = member.client.client_id
+        self._closed.append(records.HandedOver(at, self.broker, group, client, topic, queue_id))
+        self._gathered(now)
+
     def committed(
         self,
         group: str,
@@ -144,10 +160,16 @@ class Ledger:
         now: int,
         *,
         handed: int | None = None,
+        handed_ms: int | None = None,
     ) -> None:
-        """Record a commit by a peer. `handed`: see `events.Committed`."""
-        client = self.client(group, peer)
-        self.committed_by(group, topic, queue_id, offset, client, now, handed=handed)
+        """Record a commit by a peer.
+
+        `handed`: see `events.Committed`; `handed_ms`: how long ago that was.
+        """
+        client, handed_at = self.client(group, peer), _ago(now, handed_ms)
+        self.committed_by(
+            group, topic, queue_id, offset, client, now, handed=handed, handed_at=handed_at
+        )
 
     def committed_by(
         self,
@@ -160,6 +182,7 @@ class Ledger:
         *,
         broker: str | None = None,
         handed: int | None = None,
+        handed_at: int | None = None,
     ) -> None:
         """Record a commit by a client. `broker`: the one with the queue, if it may be another."""
         if not self._enabled or topic == LEDGER_TOPIC:
@@ -167,11 +190,11 @@ class Ledger:
         key = (group, topic, queue_id)
         broker = broker or self.broker
         if broker == self.broker:
-            self._backlogs.committed(*key, offset, now)
+            self._backlogs.committed(*key, offset, now, gives_up=handed is not None)
         before = self._commits.get((broker, key))
         if before is not None and before.client != client:
             self._closed.append(self._commit(broker, key, before))
-        self._commits[broker, key] = _Commit(now, offset, client, handed)
+        self._commits[broker, key] = _Commit(now, offset, client, handed, handed_at)
         self._gathered(now)
 
     def _gathered(self, now: int) -> None:
@@ -193,6 +216,7 @@ class Ledger:
             offset=commit.offset,
             client=commit.client,
             handed=commit.handed,
+            handed_at=commit.handed_at,
             writer="" if broker == self.broker else self.broker,
         )
 
@@ -222,3 +246,8 @@ class Ledger:
             assert self.due_at is not None
         if self._closed:
             assert self.urgent or self.due_at is not None
+
+
+def _ago(now: int, ms: int | None) -> int | None:
+    """Return when something was that a member says was `ms` ago, None if that cannot be."""
+    return now - ms if ms is not None and 0 <= ms <= HANDED_MS_MAX else None

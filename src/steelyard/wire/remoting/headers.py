@@ -175,6 +175,11 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
     sub_version: Long
     expression_type: str | None = None
     max_msg_bytes: Int | None = None
+    handed_ms: Long | None = None
+    """An extension: time since the listener was passed its first message of the queue.
+
+    Sent once, with the next pull, after a member got the queue.
+    """
     bname: str | None = None
 
 
@@ -212,6 +217,8 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
     Sent with the last commit before a queue is given up.
     """
+    handed_ms: Long | None = None
+    """An extension: time since that message was passed to the listener, if one was."""
     bname: str | None = None
 
 

@@ -80,16 +80,31 @@ def test_what_no_listener_has_seen_is_left_to_the_next_owner() -> None:
 
 
 def test_the_last_commit_tells_what_the_listener_was_handed() -> None:
-    """It was handed three of five messages, and finished the first."""
+    """It was handed three of five messages, the third after 400 ms, and finished the first."""
     group = ready(handed_max=2)
     rig = group.rig
     first, *_ = with_listener(group, 5)
+    rig.advance(400)
     rig.handled(first)
+    handed_at = rig.now
     give_up(group)
     rig.advance(10_000)
-    commits = [(c.ext["commitOffset"], c.ext.get("handedOffset")) for c in rig.to(group.b, 15)]
-    assert [commit for commit in commits if commit[1] is not None] == [("1", "3")]
+    commits = [command.ext for command in rig.to(group.b, 15)]
+    (last,) = [ext for ext in commits if "handedOffset" in ext]
+    assert (last["commitOffset"], last["handedOffset"]) == ("1", "3")
+    assert 0 < int(last["handedMs"]) <= rig.now - handed_at
     assert len(commits) > 1
+
+
+def test_the_next_pull_tells_when_the_listener_got_its_first_message() -> None:
+    """Once for each time that the member gets the queue."""
+    group = ready(handed_max=1)
+    rig = group.rig
+    with_listener(group, 1)
+    rig.advance(100)
+    with_listener(group, 1)
+    told = [c.ext["handedMs"] for c in rig.to(group.b, 11) if "handedMs" in c.ext]
+    assert told == ["100"]
 
 
 def test_a_message_that_fails_goes_back_before_the_queue_goes() -> None:

@@ -7,7 +7,7 @@ from tests.nodes.consumer.remoting.conftest import rng
 
 from steelyard.config import ConsumerConfig
 from steelyard.nodes.consumer.remoting.offsets import BrokerOffsets
-from steelyard.nodes.consumer.remoting.peers import LastCommitSent, Peers
+from steelyard.nodes.consumer.remoting.peers import Handed, LastCommitSent, Peers
 from steelyard.nodes.seam import Dial, Effect, Opened, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.command import Command
@@ -23,7 +23,8 @@ class Bench:
         effects_of(self.peers.calls.opened, Opened(1, "a:1", dialed=True))
 
     def commit(self, queue: MessageQueue) -> list[tuple[str, str]]:
-        return sent(effects_of(self.offsets.write_surely, LastCommitSent(queue, 1, 7), "a:1", 7, 0))
+        last = LastCommitSent(queue, 1, Handed(7, None))
+        return sent(effects_of(self.offsets.write_surely, last, "a:1", 7, 0))
 
     def end(self, queue: MessageQueue) -> list[tuple[str, str]]:
         return sent(effects_of(self.offsets.answered, queue, "a:1", 0))

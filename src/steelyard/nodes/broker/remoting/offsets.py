@@ -168,6 +168,7 @@ class OffsetHandlers:
             request.peer,
             now,
             handed=header.handed_offset,
+            handed_ms=header.handed_ms,
         )
         return request.reply()
 
@@ -181,11 +182,14 @@ class OffsetHandlers:
         now: int,
         *,
         handed: int | None = None,
+        handed_ms: int | None = None,
     ) -> None:
         """Commit a checked offset; tell the ledger if it moved or comes with `handed`."""
         moved = self._committed.put(group, topic, queue_id, offset)
         if moved or handed is not None:
-            self._ledger.committed(group, topic, queue_id, offset, peer, now, handed=handed)
+            self._ledger.committed(
+                group, topic, queue_id, offset, peer, now, handed=handed, handed_ms=handed_ms
+            )
 
     @serves(RequestCode.GET_MAX_OFFSET)
     def max_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:

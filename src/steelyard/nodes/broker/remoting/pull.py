@@ -135,6 +135,10 @@ class Pulls:
             self._offsets.store(
                 pull.group, pull.topic, pull.queue_id, header.commit_offset, request.peer, now
             )
+        if header.handed_ms is not None:
+            self._ledger.handed_over(
+                pull.group, pull.topic, pull.queue_id, request.peer, header.handed_ms, now
+            )
         answer = self._attempt(pull, now, Effort(AT_ONCE))
         if request.is_oneway:
             return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from steelyard.groups.remoting.ownership import READ
 from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
 from steelyard.nodes.consumer.remoting.offsets import OffsetStore
-from steelyard.nodes.consumer.remoting.peers import LastCommitSent
+from steelyard.nodes.consumer.remoting.peers import Handed, LastCommitSent
 from steelyard.nodes.seam import Effect
 
 SETTLE_MS = 50
@@ -36,11 +36,11 @@ class Commits:
         effects: list[Effect],
         *,
         news_only: bool = True,
-        handed: int | None = None,
+        handed: Handed | None = None,
     ) -> None:
         """Commit the offset up to which the queue is finished, one-way, as RocketMQ does.
 
-        `news_only`: unless the broker has it already. `handed`: see `LastCommitSent`.
+        `news_only`: unless the broker has it already. `handed`: with the last commit of a holding.
         """
         if held.state not in READ:
             return
@@ -53,7 +53,7 @@ class Commits:
 
     def commit_at_once(self, held: Held, now: int, effects: list[Effect]) -> None:
         """Send the last commit of a queue, one-way as RocketMQ does, without awaiting a reply."""
-        self.commit(held, now, effects, news_only=False, handed=held.process.handed)
+        self.commit(held, now, effects, news_only=False, handed=_handed(held, now))
 
     def wrote(self, held: Held, offset: int, now: int) -> None:
         """Note that a separate commit, not carried by a pull, is sent."""
@@ -123,7 +123,7 @@ class Commits:
         if address is None or offset < 0:
             return False
         held.commits.committed = offset
-        told = LastCommitSent(held.queue, held.epoch, held.process.handed)
+        told = LastCommitSent(held.queue, held.epoch, _handed(held, now))
         return self._offsets.write_surely(told, address, offset, now, effects)
 
     def commit_again(self, held: Held, effects: list[Effect]) -> None:
@@ -131,3 +131,8 @@ class Commits:
         address = held.pull.address
         if address is not None:
             self._offsets.write(held.queue, address, held.commits.committed, effects)
+
+
+def _handed(held: Held, now: int) -> Handed:
+    at = held.application.handed_at
+    return Handed(held.process.handed, None if at is None else now - at)

@@ -143,7 +143,8 @@ class ConcurrentDelivery:
         held = batch.held
         self._free -= 1
         held.application.handed += 1
-        held.application.consumed_at = batch.handed_at = now
+        held.application.received(now)
+        batch.handed_at = now
         self._with_listener[ticket] = batch
         return Deliver(ticket, ConsumeBatch(held.queue, batch.messages))
 

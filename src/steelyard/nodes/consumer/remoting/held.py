@@ -69,6 +69,21 @@ class AtApplication(msgspec.Struct, eq=False):
     """Batches with the application, or on their way back to their broker."""
     consumed_at: int = 0
     """When the listener last received or finished something of it."""
+    handed_at: int | None = None
+    """When it last received something."""
+    untold_at: int | None = None
+    """When it first received something, until the broker has been told."""
+
+    def received(self, now: int) -> None:
+        """Note that the listener receives messages."""
+        if self.handed_at is None:
+            self.untold_at = now
+        self.handed_at = self.consumed_at = now
+
+    def tell(self, now: int) -> int | None:
+        """Return how long ago it first received something, None if the broker has been told."""
+        at, self.untold_at = self.untold_at, None
+        return None if at is None else now - at
 
 
 class Wishes(msgspec.Struct, eq=False):

@@ -18,7 +18,13 @@ from collections import deque
 from enum import Enum
 from typing import Final, Protocol
 
-from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, OffsetTold, Peers
+from steelyard.nodes.consumer.remoting.peers import (
+    Handed,
+    LastCommitSent,
+    OffsetAsked,
+    OffsetTold,
+    Peers,
+)
 from steelyard.nodes.seam import Address, Effect, Persist
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -57,9 +63,9 @@ class OffsetStore(Protocol):
         offset: int,
         effects: list[Effect],
         *,
-        handed: int | None = None,
+        handed: Handed | None = None,
     ) -> None:
-        """Commit without awaiting a reply. `handed`: see `LastCommitSent`."""
+        """Commit without awaiting a reply. `handed`: with the last commit of a holding."""
 
     def write_surely(
         self,
@@ -110,7 +116,7 @@ class BrokerOffsets:
         offset: int,
         effects: list[Effect],
         *,
-        handed: int | None = None,
+        handed: Handed | None = None,
     ) -> None:
         self._peers.calls.tell(address, self._command(queue, offset, handed), effects)
 
@@ -138,13 +144,14 @@ class BrokerOffsets:
     def keep(self, effects: list[Effect]) -> None:
         """Do nothing: the brokers store the offsets."""
 
-    def _command(self, queue: MessageQueue, offset: int, handed: int | None) -> Command:
+    def _command(self, queue: MessageQueue, offset: int, handed: Handed | None) -> Command:
         header = headers.UpdateConsumerOffsetRequestHeader(
             consumer_group=self._peers.config.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=offset,
-            handed_offset=handed,
+            handed_offset=None if handed is None else handed.offset,
+            handed_ms=None if handed is None else handed.ms,
         )
         return Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext=headers.write(header))
 
@@ -175,7 +182,7 @@ class LocalOffsets:
         offset: int,
         effects: list[Effect],
         *,
-        handed: int | None = None,
+        handed: Handed | None = None,
     ) -> None:
         self._offsets[queue] = offset
 

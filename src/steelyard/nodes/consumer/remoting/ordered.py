@@ -195,7 +195,8 @@ class OrderedDelivery:
         ticket = self._peers.ticket()
         self._free -= 1
         held.application.handed += 1
-        held.application.consumed_at = turn.handed_at = now
+        held.application.received(now)
+        turn.handed_at = now
         turn.move(Move.HANDED)
         turn.lock_rest_ms = REST_MS_MIN
         self._with_listener[ticket] = turn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from steelyard.config import ConsumerConfig, LitePullConfig
@@ -48,16 +50,22 @@ class PullSent(msgspec.Struct, frozen=True):
     offset: int
 
 
-class LastCommitSent(msgspec.Struct, frozen=True):
-    """Purpose: the commit that ends a holding (15); once answered, the queue's lock is released.
+class Handed(NamedTuple):
+    """What the listener was passed of a queue, for the ledger of our brokers.
 
-    `handed`: the offset behind the last message that was delivered to the listener, for the ledger
-    of our brokers.
+    `offset`: the one after the last message; `ms`: the time since then, None if there was none.
     """
+
+    offset: int
+    ms: int | None
+
+
+class LastCommitSent(msgspec.Struct, frozen=True):
+    """Purpose: the commit that ends a holding (15); once answered, the queue's lock is released."""
 
     queue: MessageQueue
     epoch: int
-    handed: int
+    handed: Handed
 
 
 class LocksAsked(msgspec.Struct, frozen=True):

@@ -164,7 +164,7 @@ class PolledDelivery:
             if held.wishes.agreed is None:
                 held.wishes.agreed = before
             held.application.handed = 1
-            held.application.consumed_at = now
+            held.application.received(now)
             self._out[held.epoch] = held
             self._queue_up(held)
         self._last = call.number, returned

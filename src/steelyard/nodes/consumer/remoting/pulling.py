@@ -145,6 +145,7 @@ class PullService:
             subscription=subscribed.sub_string if self._polled else None,
             sub_version=subscribed.sub_version,
             expression_type=subscribed.expression_type,
+            handed_ms=held.application.tell(now),
             bname=queue.broker_name,
         )
         held.pull.under_way = True
