@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.nodes.broker.conftest import Rig, pull_ext, send_ext
 from tests.nodes.broker.driver import START, TOPIC
@@ -10,7 +12,7 @@ from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker import durability, turns
 from steelyard.nodes.broker.remoting.send import STEP_WRITES
 from steelyard.nodes.broker.turns import TURNS_TIMER
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.message import BatchEntry, encode_batch
@@ -358,6 +360,44 @@ def test_progress_of_delayed_messages_that_found_no_room_is_recorded_with_a_late
     rig.restart()
     rig.advance(1_000)
     assert len(rig.messages(TOPIC)) == 1
+
+
+class Unreadable(MemoryDisk):
+    """While `fails`, what is in files with `SCHEDULE` in their path cannot be read."""
+
+    fails = False
+
+    def open(self, path: str) -> MemoryFile:
+        file = super().open(path)
+        if not isinstance(file, UnreadableFile) and "SCHEDULE" in path:
+            file = self.files[path] = UnreadableFile(self)
+        return file
+
+
+class UnreadableFile(MemoryFile):
+    def read(self, position: int, size: int) -> bytes:
+        disk = self._disk
+        if isinstance(disk, Unreadable) and disk.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(position, size)
+
+
+@pytest.mark.parametrize("waiting", [0, 300])
+def test_delayed_messages_come_once_their_log_can_be_read(waiting: int) -> None:
+    """Whoever sends one is told that it is stored; it comes when the disk can be read again."""
+    disk = Unreadable()
+    rig = Rig(disk=disk)
+    link = rig.connect()
+    for _ in range(waiting):
+        rig.send(link, b"before", i="DELAY\x011")
+    disk.fails = True
+    assert rig.send(link, b"last", i="DELAY\x011").code == ResponseCode.SUCCESS
+    rig.advance(5_000)
+    assert rig.messages(TOPIC) == []
+    disk.fails = False
+    rig.advance(5_000)
+    bodies = [view.body for view in rig.messages(TOPIC)]
+    assert bodies == [b"before"] * waiting + [b"last"]
 
 
 def test_levels_beyond_the_last_wait_two_hours(rig: Rig) -> None:

@@ -84,8 +84,11 @@ class Schedule:
             return
         offset = max(self._offsets[level], log.min_offset)
         if offset < log.max_offset:
+            try:
+                due = log.stored_at(offset) + SECONDS[level - 1] * 1000
+            except StorageError:  # it does not concern who has just stored a message
+                due = now + DISK_RETRY_MS
             self._armed.add(level)
-            due = log.stored_at(offset) + SECONDS[level - 1] * 1000
             effects.append(SetTimer((SCHEDULE_TIMER, level), max(due, now)))
 
     def due(self, level: int, now: int, effects: list[Effect]) -> None:
