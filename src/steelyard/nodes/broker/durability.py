@@ -55,6 +55,8 @@ class Durability:
         self._ticket = 0
         self._reached = 0
         """The ticket of the last flush that has ended."""
+        self._awaited = 0
+        """The highest ticket of a flush that a mark waits for."""
         self._under_way: int | None = None
         self._covered: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
@@ -132,9 +134,15 @@ class Durability:
         """
         return mark <= self._reached
 
+    def hasten(self, mark: int, effects: list[Effect]) -> None:
+        """Begin the flush that this mark waits for, at once or after the one under way."""
+        if not self.has(mark):
+            self._awaited = max(self._awaited, mark)
+            self.follow_up(effects)
+
     def follow_up(self, effects: list[Effect]) -> None:
-        """Begin a flush, after an event, if readers wait for what was written."""
-        if self._written:
+        """Begin a flush, after an event, if readers or a mark wait for what was written."""
+        if self._written or self._awaited > self._ticket:
             self._begin(effects)
 
     def _begin(self, effects: list[Effect]) -> None:

@@ -223,6 +223,8 @@ class BrokerNode:
                 for log in self._durability.flushed(ticket, effects):
                     self._appended(log.topic, log.queue_id, now, effects)
                 self._remoting.flushed(effects)
+                if self._kafka is not None:
+                    self._kafka.markings.flushed(now, effects)
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)

@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.requests import producing
 from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_idempotence import described
 from tests.nodes.broker.kafka.test_produce import send
 from tests.nodes.broker.test_exhaustion import Exhausted
 
+from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import Marking
+from steelyard.groups.kafka.transactions import Marking, TransactionalIdState
 from steelyard.nodes.broker.kafka.data import producers
 from steelyard.nodes.broker.kafka.data.producers import SWEEP_MS, Producers
 from steelyard.nodes.broker.kafka.service import KafkaService
@@ -23,12 +25,25 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.data import AbortedTransaction, FetchResponse
+from steelyard.wire.kafka.messages.data import (
+    AbortedTransaction,
+    FetchResponse,
+    ProduceResponse,
+)
 from steelyard.wire.kafka.messages.logs import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from steelyard.wire.kafka.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from steelyard.wire.kafka.records import (
     ABORT,
@@ -429,3 +444,59 @@ def test_what_is_stable_and_what_is_aborted(steps: list[object], snapshot_batche
                     assert known(rig).aborted(rig.log(), first, next_offset) == meets
     finally:
         producers.SNAPSHOT_BATCHES = before
+
+
+# -- power cuts, with flush=sync -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flushes", range(5))
+@pytest.mark.parametrize(
+    "written_back", [(), ("tables/",), ("logs/TopicA/0",), ("tables/", "logs/TopicA/0")]
+)
+def test_a_power_cut_leaves_no_partition_open_or_ended_differently(
+    written_back: tuple[str, ...], flushes: int
+) -> None:
+    """A commit of two partitions is cut off after so many flushes; in doubt the coordinator aborts it later."""
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic(partitions=2)
+    answer = rig.ask(InitProducerIdRequest("tx", 60_000), 4, InitProducerIdResponse)
+    producer_id, epoch = answer.producer_id, answer.producer_epoch
+    wanted = [AddPartitionsToTxnTopic(TOPIC, (0, 1))]
+    adding = AddPartitionsToTxnRequest("tx", producer_id, epoch, wanted)
+    rig.ask(adding, 3, AddPartitionsToTxnResponse)
+    data = batch(b"t", producer_id=producer_id, epoch=epoch, sequence=0, attributes=TRANSACTIONAL)
+    for partition in (0, 1):
+        rig.ask(producing(TOPIC, partition, data, "tx"), 9, ProduceResponse)
+    rig.disk_answers = False
+    asked = rig.post(EndTxnRequest("tx", producer_id, epoch, True), 3)
+    for _ in range(flushes):
+        rig.answer_flushes()
+    is_acknowledged = rig.answer_to(asked, EndTxnResponse) is not None
+    rig.disk_answers = True
+    rig.lose_power(*written_back)
+    rig.advance(120_000)
+    ends = [in_log(rig.log(TOPIC, partition)) for partition in (0, 1)]
+    assert [stable for stable, _ in ends] == [rig.log(TOPIC, p).max_offset for p in (0, 1)]
+    is_aborted = [bool(aborted) for _, aborted in ends]
+    assert is_aborted in ([False, False], [True, True])
+    assert is_acknowledged == (flushes > 0)
+    if is_acknowledged:
+        assert not any(is_aborted)
+
+
+def test_a_commit_ends_as_soon_as_the_disk_has_its_markers() -> None:
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic()
+    answer = rig.ask(InitProducerIdRequest("tx", 60_000), 4, InitProducerIdResponse)
+    rig.ask(
+        AddPartitionsToTxnRequest(
+            "tx", answer.producer_id, answer.producer_epoch, [AddPartitionsToTxnTopic(TOPIC, (0,))]
+        ),
+        3,
+        AddPartitionsToTxnResponse,
+    )
+    ending = EndTxnRequest("tx", answer.producer_id, answer.producer_epoch, True)
+    assert rig.ask(ending, 3, EndTxnResponse).error_code == ErrorCode.NONE
+    found = side(rig).markings._transactions.get("tx")
+    assert found is not None
+    assert found.state is TransactionalIdState.COMPLETE_COMMIT

@@ -2,9 +2,12 @@
 
 What a transaction coordinator has decided comes as `Marking`s. Each of their partitions gets its
 marker: by a function call if it is on this broker, otherwise by a request to its leader, which is
-repeated until it succeeds. A partition that no longer exists counts as done. Markers for
-__consumer_offsets commit or drop the offsets of the transaction. A partition may get one marker
-twice (after a crash between the marker and the note of it): the second one ends nothing.
+repeated until it succeeds. With flush=sync, no marker is written before the disk has the decision,
+and none counts as written before the disk has it: after a power failure a partition would be
+committed that others abort, or stay open for ever. A partition that no longer exists counts as
+done. Markers for __consumer_offsets commit or drop the offsets of the transaction. A partition may
+get one marker twice (after a crash between the marker and the note of it): the second one ends
+nothing.
 Source: coordinator/transaction/TransactionMarkerChannelManager.scala,
 core/kafka/server/KafkaApis.scala.
 """
@@ -60,11 +63,18 @@ EndOffsets = Callable[[Marking, int, int, list[Effect]], ErrorCode]
 
 
 class _Open(msgspec.Struct):
-    """A marking in progress. `asked`: what other brokers were asked for and have not answered."""
+    """A marking in progress.
+
+    `decided`: the mark of the disk from which on it has the decision. `asked`: what other brokers
+    were asked for and have not answered. `written`: the markers that were written here, with the
+    marks from which on the disk has them.
+    """
 
     marking: Marking
+    decided: int
     left: set[TopicPartition]
     asked: set[TopicPartition]
+    written: dict[TopicPartition, int]
 
 
 class _Purpose(msgspec.Struct, frozen=True):
@@ -92,6 +102,8 @@ class Markings:
         self._faults = faults
         self._calls: KafkaCalls[_Purpose] = KafkaCalls("steelyard-broker", "1", TIMEOUT_MS)
         self._open: dict[int, _Open] = {}
+        self._unsynced: set[int] = set()
+        """Those that wait for a flush."""
         self._serial = 0
         self._retry_at: int | None = None
 
@@ -104,7 +116,10 @@ class Markings:
             self._transactions.markings = []
             for marking in markings:
                 self._serial += 1
-                self._open[self._serial] = _Open(marking, set(marking.partitions), set())
+                decided = self._durability.mark()
+                self._open[self._serial] = _Open(
+                    marking, decided, set(marking.partitions), set(), {}
+                )
                 self._attempt(self._serial, now, effects)
         if self._open:
             self._ended(self._calls.pump(effects), now, effects)
@@ -112,16 +127,19 @@ class Markings:
     def _attempt(self, serial: int, now: int, effects: list[Effect]) -> None:
         """Mark the partitions of this broker, and ask the leaders of the others."""
         under_way = self._open[serial]
+        if self._waits(serial, under_way.decided, effects):
+            self._settle(serial, (), now, effects)
+            return
         done: set[TopicPartition] = set()
         elsewhere: dict[int, list[TopicPartition]] = {}
-        for partition in sorted(under_way.left - under_way.asked):
+        for partition in sorted(under_way.left - under_way.asked - under_way.written.keys()):
             leader = self._leader(partition)
             if leader == GONE:
                 done.add(partition)
             elif leader != self._cluster.node_id:
                 elsewhere.setdefault(leader, []).append(partition)
             elif self._mark(under_way.marking, partition, now, effects) in _DONE:
-                done.add(partition)
+                under_way.written[partition] = self._durability.mark()
         for node_id, partitions in elsewhere.items():
             broker = self._cluster.live(node_id)
             if broker is not None:
@@ -131,7 +149,24 @@ class Markings:
                 lane = Lane(broker.address, LANE)
                 api = WRITE_TXN_MARKERS
                 self._calls.call(lane, api, request, purpose, now, TIMEOUT_MS, effects)
-        self._settle(serial, done, now, effects)
+        for partition, mark in under_way.written.items():
+            if not self._waits(serial, mark, effects):
+                done.add(partition)
+        self._settle(serial, done & under_way.left, now, effects)
+
+    def _waits(self, serial: int, mark: int, effects: list[Effect]) -> bool:
+        """Return whether a marking has to wait for a flush; `flushed` continues it then."""
+        if self._durability.has(mark):
+            return False
+        self._durability.hasten(mark, effects)
+        self._unsynced.add(serial)
+        return True
+
+    def flushed(self, now: int, effects: list[Effect]) -> None:
+        """Continue what was waiting for a flush."""
+        serials, self._unsynced = self._unsynced, set()
+        for serial in sorted(serials & self._open.keys()):
+            self._attempt(serial, now, effects)
 
     def _leader(self, partition: TopicPartition) -> int:
         """Return the node that has a partition; GONE if it no longer exists, UNKNOWN for now."""
