@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,3 +116,82 @@ def test_the_command_line_tells_errors_in_a_line(
     assert pipeline.main(["ledger", "-n", peer.address, "--out", "out", "-t", "flights"]) == 2
     words = f"option 'subscribe': {peer.address} knows no topic 'flights'"
     assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"
+
+
+WRONG = [
+    (["--spark-conf", "a=b"], "argument --spark-conf: 'a=b' is not NAME=VALUE with a name"),
+    (["--spark-conf", "spark.a"], "argument --spark-conf: 'spark.a' is not NAME=VALUE"),
+    (["--packages", "a:b:1,c"], "argument --packages: 'c' is not group:artifact:version"),
+    (["--jars", "none.jar"], "argument --jars: there is no file 'none.jar'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG)
+def test_wrong_spark_options_are_told_in_a_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(["ledger", "-n", "127.0.0.1:1", "--out", "out", *arguments])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"steelyard pipeline ledger: {words}")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_session_cannot_get_another_master(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["ledger", "-n", "127.0.0.1:1", "--out", "out", "--master", "local[7]"]
+    assert pipeline.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("steelyard pipeline: setting 'spark.master' is 'local[7]', but")
+
+
+def test_spark_options_become_settings(tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    arguments = ["--out", "out", "-n", "a:1", "--jars", f"{jar},https://b/c.jar"]
+    arguments += ["--packages", "a:b:1", "--master", "local[3]"]
+    arguments += ["--spark-conf", "spark.a=b=c", "--spark-conf", "spark.master=yarn"]
+    assert pipeline.settings_of(pipeline.build_parser().parse_args(["ledger", *arguments])) == {
+        "spark.a": "b=c",
+        "spark.master": "local[3]",
+        "spark.jars": f"{jar},https://b/c.jar",
+        "spark.jars.packages": "a:b:1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "E: x\nsteelyard.errors.ConfigError: option 'a' is wrong\n SQLSTATE",
+            "option 'a' is wrong",
+        ),
+        ("Traceback\nImportError: format rocketmq: p cannot\n\tat", "format rocketmq: p cannot"),
+        (
+            "ModuleNotFoundError: No module named 'pyarrow'",
+            "the executors have no pyarrow; see `steelyard pipeline archive --help`",
+        ),
+        ("ModuleNotFoundError: No module named 'flights'", None),
+    ],
+)
+def test_the_reason_in_a_workers_traceback(text: str, reason: str | None) -> None:
+    assert pipeline.reason_in(text) == reason
+
+
+def test_the_command_line_writes_archives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a.zip"
+    assert pipeline.main(["archive", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1e6:.1f} MB\n"
+
+
+def test_without_spark_the_extra_is_named() -> None:
+    program = "import sys; sys.modules['pyspark'] = None\n"
+    program += "from steelyard.admin.main import main; sys.exit(main(['pipeline', 'ledger']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("steelyard: this needs Spark: pip install 'steelyard[spark]' (")

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def _pipeline(arguments: Sequence[str]) -> int:
-    from steelyard.spark.pipeline import main as pipeline
+    try:
+        from steelyard.spark.pipeline import main as pipeline
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"this needs Spark: pip install 'steelyard[spark]' ({error})") from None
 
     return pipeline(arguments)
 

