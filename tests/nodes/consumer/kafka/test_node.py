@@ -277,6 +277,16 @@ def test_what_nobody_saw_comes_again() -> None:
     assert rig.poll() == [b"1", b"2"]
 
 
+def test_without_a_group_and_a_reset_the_application_must_seek() -> None:
+    rig = Rig(group_id="", auto_offset_reset="none")
+    rig.cluster.fill(T0, b"1", b"2")
+    rig.ask(contract.Assign((T0,)))
+    with pytest.raises(NoOffsetError, match=r"t-0 has no position, .* seek to one"):
+        rig.poll(60_000)
+    rig.ask(contract.Seek(T0, 1))
+    assert rig.poll() == [b"2"]
+
+
 def test_an_offset_that_is_not_there_any_more() -> None:
     rig = Rig(group_id="", auto_offset_reset="none")
     rig.cluster.fill(T0, b"1")

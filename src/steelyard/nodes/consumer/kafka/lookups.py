@@ -2,8 +2,8 @@
 
 A partition that was just assigned begins at the committed offset of the group (OffsetFetch). If
 there is none, or without a group, it begins at the end that `auto_offset_reset` names
-(ListOffsets); `none` fails with a group, and means LATEST without one. Both requests are repeated
-until they are answered, for an application for at most `default_api_timeout_ms`.
+(ListOffsets); `none` fails. Both requests are repeated until they are answered, for an application
+for at most `default_api_timeout_ms`.
 Source: clients/consumer/internals/OffsetFetcher.java, ConsumerCoordinator.java
 (fetchCommittedOffsets).
 """
@@ -143,11 +143,13 @@ class Lookups:
         turns: dict[TopicPartition, int] = {}
         for partition, held in self._holdings.by_partition.items():
             lost = held.position is None and held.fault is None
-            if lost and (partition, held.turn) not in under_way:
+            if not lost or (partition, held.turn) in under_way:
+                continue
+            if held.reset_to is None and not self._config.group_id:
+                self._reset(held)
+            if held.fault is None:
                 turns[partition] = held.turn
                 wanted[partition] = held.reset_to
-                if held.reset_to is None and not self._config.group_id:
-                    wanted[partition] = _RESETS.get(self._config.auto_offset_reset, LATEST)
         if wanted:
             self._add(wanted).turns = turns
 
@@ -355,12 +357,21 @@ class Lookups:
             held.consumed = found.offset
             held.committed = found.offset if was_committed else None
             return
+        self._reset(held)
+
+    def _reset(self, held: Held) -> None:
+        """Begin where `auto_offset_reset` says, or fail the partition."""
         reset = _RESETS.get(self._config.auto_offset_reset)
         if reset is not None:
             held.move(None, reset)
             return
-        topic, number = partition
-        text = f"group {self._config.group_id} has no committed offset of {topic}-{number}"
+        topic, number = held.partition
+        group = self._config.group_id
+        text = (
+            f"group {group} has no committed offset of {topic}-{number}"
+            if group
+            else f"{topic}-{number} has no position, and auto_offset_reset is none: seek to one"
+        )
         held.fault = NoOffsetError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
     def _settle(
