@@ -76,6 +76,7 @@ class PullStatus(Enum):
     """The outcome of a pull. Source: client/consumer/PullStatus.java."""
 
     FOUND = "FOUND"
+    """There are messages in the result."""
     NO_NEW_MSG = "NO_NEW_MSG"
     """The end of the queue is reached, for now."""
     NO_MATCHED_MSG = "NO_MATCHED_MSG"
