@@ -10,9 +10,11 @@ import struct
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from steelyard.ledger.events import STALLED_MS
 from steelyard.ledger.measures import pause_ms, percentile
 
 RECORD = struct.Struct(">qiq")
@@ -107,6 +109,30 @@ def moves(deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, end: in
         pause = pause_ms(others[-1].at, sent.at(queue, first.offset), first.at)
         moved.append(Move(queue, before[-1].member, new, pause, first.at - begin))
     return moved
+
+
+def stalls(
+    deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, until: int, usual_ns: int
+) -> dict[int, int]:
+    """The queues that stood still without moving, and how long (ns).
+
+    Messages waited for `STALLED_MS` or more between two deliveries to one member, and longer than in the `usual_ns` before
+    `begin`. They began to wait before `until`, when all members had their shares.
+    """
+    found: dict[int, int] = {}
+    for queue, of_queue in deliveries.items():
+        gaps = [
+            (new.at - wait, new.at, wait)
+            for old, new in pairwise(of_queue)
+            if old.member == new.member
+            and (wait := pause_ms(old.at, sent.at(queue, new.offset), new.at))
+            >= STALLED_MS * 1_000_000
+        ]
+        usual = max((wait for _, end, wait in gaps if begin - usual_ns <= end < begin), default=0)
+        stalled = [wait for start, end, wait in gaps if end >= begin and start <= until]
+        if max(stalled, default=0) > usual:
+            found[queue] = max(stalled)
+    return found
 
 
 def repeated(deliveries: Iterable[Sequence[Delivery]]) -> int:

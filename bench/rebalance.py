@@ -132,9 +132,13 @@ TINY = Size(
 
 
 class Stage(NamedTuple):
-    """From its event to the next one. `settled`: every queue came to be read by its owner alone."""
+    """From its event to the next one. `settled`: every queue came to be read by its owner alone.
+
+    `caused`: when what brings the event about began, such as the start of a broker.
+    """
 
     step: Step
+    caused: int
     begin: int
     end: int
     settled: bool
@@ -349,15 +353,16 @@ class Run:
 
     def stages(self, scenario: Scenario) -> list[Stage]:
         """Let everything happen."""
-        done: list[tuple[Step, int, bool]] = []
+        done: list[tuple[Step, int, int, bool]] = []
         with self.feeding():
             begun = self.start(scenario.begin)
             if not self.settle(begun):
                 raise RuntimeError(f"{self.group} did not come to read {self.topic}")
             time.sleep(self.size.before_s)
             for step in scenario.steps:
+                caused = time.monotonic_ns()
                 at = self.do(step)
-                done.append((step, at, self.settle(at)))
+                done.append((step, caused, at, self.settle(at)))
         self.drain()
         ended = time.monotonic_ns()
         for name in sorted(self.present):
@@ -368,10 +373,10 @@ class Run:
         for deliveries in self.watch.deliveries.values():
             deliveries.sort()  # they came member by member
         self.watch.close()
-        ends = [at for _, at, _ in done[1:]] + [ended]
+        ends = [at for _, _, at, _ in done[1:]] + [ended]
         return [
-            Stage(step, at, end, settled)
-            for (step, at, settled), end in zip(done, ends, strict=True)
+            Stage(step, caused, at, end, settled)
+            for (step, caused, at, settled), end in zip(done, ends, strict=True)
         ]
 
     def _told(self, stage: Stage) -> Result:
