@@ -139,7 +139,7 @@ def _to_table(
 # -- command line ----------------------------------------------------------------------------------
 
 
-class Parser(argparse.ArgumentParser):
+class PipelineParser(argparse.ArgumentParser):
     """Reports errors in one line, as the other commands do."""
 
     def error(self, message: str) -> NoReturn:
@@ -167,9 +167,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def build_parser() -> Parser:
+def build_parser() -> PipelineParser:
     """Build the parser; each job sets `run`, a function from options to an exit code."""
-    parser = Parser("steelyard pipeline", description="Spark jobs over topics.")
+    parser = PipelineParser("steelyard pipeline", description="Spark jobs over topics.")
     jobs = parser.add_subparsers(dest="job", required=True)
     costs = jobs.add_parser("ledger", help="what each rebalance cost, as Parquet")
     costs.set_defaults(run=_run_ledger)
