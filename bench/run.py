@@ -357,7 +357,8 @@ README = """# Figures
 
 Written by `./dev bench` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
 
-What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`.
+What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`. Whether the ledger is
+right: [TRUTH.md](TRUTH.md), by `./dev bench truth`.
 
 {tables}
 What was done
