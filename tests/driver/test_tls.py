@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,6 @@ from steelyard.nodes.seam import Dial, Effect, Event, Opened, Received, Refused,
 from steelyard.wire.remoting.command import Command
 
 Run = Callable[[Callable[..., object]], None]
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and certificate of 127.0.0.1, in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not here to make a certificate")
-    path = tmp_path_factory.mktemp("tls") / "broker.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    name = ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(path.with_suffix(".key")), "-out", str(path)]
-    subprocess.run([*command.split(), *name, *files], check=True, capture_output=True)
-    path.write_text(path.read_text() + path.with_suffix(".key").read_text())
-    return path
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -129,6 +129,11 @@ def found_nothing(code: ResponseCode, following: int) -> Command:
     return Command(code, ext=pull_ext(following), remark=code.name)
 
 
+def hang_up(_: Command) -> Command:
+    """Answer nothing: the connection ends."""
+    raise ConnectionAbortedError
+
+
 def stored(topic: str, queue: int, offset: int, body: bytes) -> bytes:
     return encode_record(
         topic=topic,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.conftest import hang_up
 
 from steelyard.errors import (
     BrokerError,
@@ -299,10 +300,6 @@ def test_a_read_goes_on_where_it_was_when_the_broker_comes_back(peer: Peer) -> N
 
 def test_a_broker_that_stays_away(peer: Peer) -> None:
     peer.fill("T", 1, 100)
-
-    def hang_up(_: Command) -> Command:
-        raise ConnectionAbortedError
-
     peer.replies[RequestCode.PULL_MESSAGE] = hang_up
     with pytest.raises(RemotingError) as caught:
         rows(peer, retryTimeoutMs="200")
@@ -419,10 +416,6 @@ def test_a_broker_that_is_silent_or_closes(peer: Peer) -> None:
     peer.replies[RequestCode.PULL_MESSAGE] = lambda _: b""
     with pytest.raises(CallTimeoutError):
         rows(peer, timeoutMs="50")
-
-    def hang_up(_: Command) -> Command:
-        raise ConnectionAbortedError
-
     peer.replies[RequestCode.PULL_MESSAGE] = hang_up
     with pytest.raises(RemotingError, match="closed the connection"):
         rows(peer)

@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType
-from tests.spark.conftest import stored
+from tests.spark.conftest import hang_up, stored
 
 from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
 from steelyard.spark import stream
@@ -317,10 +317,6 @@ def test_a_broker_that_comes_back_in_time(peer: Peer) -> None:
     peer.fill("T", 2, 10)
     query = Query(peer, retryTimeoutMs="30000")
     query.trigger()
-
-    def hang_up(_: Command) -> Command:
-        raise ConnectionAbortedError
-
     peer.replies[RequestCode.GET_MAX_OFFSET] = hang_up
     threading.Timer(0.3, lambda: peer.replies.clear()).start()
     assert query.trigger() == 20
@@ -330,10 +326,6 @@ def test_a_broker_that_stays_away_ends_the_query_which_can_be_started_again(peer
     peer.fill("T", 2, 10)
     query = Query(peer, retryTimeoutMs="150")
     query.trigger()
-
-    def hang_up(_: Command) -> Command:
-        raise ConnectionAbortedError
-
     peer.replies[RequestCode.GET_MAX_OFFSET] = hang_up
     with pytest.raises(
         RemotingError,
@@ -350,10 +342,6 @@ def test_without_a_nameserver_the_known_queues_are_read(peer: Peer) -> None:
     peer.fill("T", 1, 10)
     query = Query(peer)
     query.trigger()
-
-    def hang_up(_: Command) -> Command:
-        raise ConnectionAbortedError
-
     peer.replies[RequestCode.GET_ROUTEINFO_BY_TOPIC] = hang_up
     assert query.trigger() == 10
 

@@ -12,9 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
+from steelyard.arguments import OneLineParser
 from steelyard.errors import (
     BrokerError,
     ConfigError,
@@ -58,7 +59,7 @@ _BACK_IN_TIME = re.compile(r"-\d")
 """Values such as -1h, which argparse would interpret as options."""
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(OneLineParser):
     """Reports errors in one line, and explains the exit codes at the end of each help text."""
 
     def __init__(self, **settings: Any) -> None:
@@ -68,10 +69,6 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """As argparse's own, but ignores a closed pipe."""
         (file or sys.stdout).write(self.format_help())
-
-    def error(self, message: str) -> NoReturn:
-        text = printable(" ".join(message.split()))
-        self.exit(exits.WRONG, f"{self.prog}: {text} (--help shows the options)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -90,6 +90,7 @@ from steelyard.ledger.starts import (
     BROKER_DIED,
     ROUTES,
     Start,
+    find_deaths,
     find_events,
     find_starts,
     members_ever,
@@ -154,7 +155,8 @@ def _parts(records: Sequence[Record], shares: ShareTimes) -> list[_Part]:
     """Divide what happened among the rebalances."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
     gaps = find_gaps(deliveries, members_ever(records))
-    events = find_events(records, {one.broker for one in deliveries})
+    deaths = find_deaths(records)
+    events = find_events(records, deaths, {one.broker for one in deliveries})
     starts = with_unseen(find_starts(events), gaps.changes)
     touched = {pause.number for pause in find_pauses(gaps, starts, shares)}
     # A broker that died without any queue moving or standing still is not a rebalance.
@@ -169,7 +171,7 @@ def _parts(records: Sequence[Record], shares: ShareTimes) -> list[_Part]:
     for pause in find_pauses(gaps, starts, shares):
         parts[pause.number].pauses.append(pause)
     times = [start.since for start in starts]
-    for repeat in find_repeats(records):
+    for repeat in find_repeats(records, deaths):
         number = bisect_right(times, repeat.at) - 1
         if number >= 0:
             parts[number].repeats.append(repeat)

@@ -212,11 +212,11 @@ class ShareTimes:
         last = (len(self._ended) if until is None else bisect_left(self._ended, until)) - 1
         return self._ended[last] if last >= 0 and self._ended[last] >= since else None
 
-    def of_group(self, since: int, until: int | None, pauses: Iterable[QueuePause]) -> int | None:
+    def of_group(self, since: int, until: int | None, moved: Iterable[QueuePause]) -> int | None:
         """Return when all members had theirs in the rebalance from `since` to `until`."""
         if self._ended:
             return self.ended(since, until)
-        found = [self.of_queue(pause, since) for pause in pauses if pause.has_moved]
+        found = [self.of_queue(pause, since) for pause in moved]
         return max((at for at in found if at is not None), default=None)
 
 

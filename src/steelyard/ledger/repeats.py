@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from steelyard.ledger.events import (
@@ -15,7 +15,7 @@ from steelyard.ledger.events import (
     Record,
     queue_of,
 )
-from steelyard.ledger.starts import find_deaths
+from steelyard.ledger.starts import Death
 
 UNWRITTEN_MS = 2_000
 """Longest time before the death of a broker whose records were not written.
@@ -99,18 +99,17 @@ def _at(record: Committed) -> int:
     return record.at
 
 
-def find_repeats(records: Iterable[Record]) -> list[Repeat]:
+def find_repeats(records: Sequence[Record], deaths: Iterable[Death]) -> list[Repeat]:
     """Return the deliveries of one group with repeated offsets; `records` are sorted by time."""
-    records = list(records)
     handed = _Handed(records)
     delivered, surely, possibly = (defaultdict[Queue, OffsetRanges](OffsetRanges) for _ in range(3))
     found = []
-    deaths = {(death.broker, death.back_at): death for death in find_deaths(records)}
+    died_at = {(death.broker, death.back_at): death.at for death in deaths}
     unwritten: dict[str, int] = {}
     """Until when a broker delivered without its records being written."""
     for one in records:
-        if isinstance(one, BrokerStarted) and (one.broker, one.at) in deaths:
-            unwritten[one.broker] = deaths[one.broker, one.at].at + UNWRITTEN_MS
+        if isinstance(one, BrokerStarted) and (one.broker, one.at) in died_at:
+            unwritten[one.broker] = died_at[one.broker, one.at] + UNWRITTEN_MS
         if not isinstance(one, Delivered):
             continue
         queue = queue_of(one)

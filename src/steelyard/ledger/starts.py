@@ -113,11 +113,13 @@ def find_deaths(records: Iterable[Record]) -> list[Death]:
     return deaths
 
 
-def find_events(records: Sequence[Record], read_from: set[str]) -> list[Event]:
+def find_events(
+    records: Sequence[Record], deaths: Iterable[Death], read_from: set[str]
+) -> list[Event]:
     """Return the group's events in order. `read_from`: the brokers that delivered to it."""
     events = [
         Event(death.at, BROKER_DIED, f"{death.broker} died", death.at)
-        for death in find_deaths(records)
+        for death in deaths
         if death.broker in read_from
     ]
     stopped: set[str] = set()

@@ -10,9 +10,6 @@ from steelyard.ledger.columns import Column, ColumnKind
 
 MOVED, STALLED = "moved", "stalled"
 
-REBALANCE = Column(
-    ColumnKind.TEXT, "The rebalance to which it belongs, as in `rebalances`.", "rebalance"
-)
 REPROCESSED_MIN = Column(
     ColumnKind.COUNT, "Minimum number of these that had already been passed to an application."
 )
@@ -92,7 +89,12 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     ]
     reprocessed_min: Annotated[int, REPROCESSED_MIN]
     reprocessed_max: Annotated[int, REPROCESSED_MAX]
-    rebalance: Annotated[str, REBALANCE]
+    rebalance: Annotated[
+        str,
+        Column(
+            ColumnKind.TEXT, "The rebalance to which it belongs, as in `rebalances`.", "rebalance"
+        ),
+    ]
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,10 +121,11 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Column(
             ColumnKind.TEXT,
-            "The first event as a code, though a member's event takes precedence over `routes`:"
-            " `joined`, `left (unregistered)`, `left (closed)`, `left (expired)`, `subscription`,"
-            " `broker_started`, `broker_stopped`, `broker_died` or `routes`; in Kafka groups also"
-            " `left (replaced)`, `leader`, `topics`, `assignor`, `size` and `storage`.",
+            "The first event as a code, though a member's event takes precedence over"
+            " `broker_died`: `joined`, `left (unregistered)`, `left (closed)`, `left (expired)`,"
+            " `subscription`, `broker_started`, `broker_stopped`, `broker_died`, or `routes` if"
+            " queues moved and no event was recorded; in Kafka groups also `left (replaced)`,"
+            " `leader`, `topics`, `assignor`, `size` and `storage`.",
             "trigger",
         ),
     ]
@@ -136,8 +139,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "Time from its beginning until a broker or the coordinator knew of the event; null if"
-            " none recorded it.",
+            "Time from its beginning until a broker or the coordinator recorded the event; null if"
+            " none did.",
             "detect",
         ),
     ]
@@ -145,9 +148,9 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "Time from then until every member had its share: in Kafka groups until the coordinator"
-            " had a new assignment, in RocketMQ groups until the new owners had asked for all"
-            " queues that moved; null if nobody recorded it.",
+            "Time from that record until every member had its share: in Kafka groups until the"
+            " coordinator had a new assignment, in RocketMQ groups until the new owners had asked"
+            " for all queues that moved; null if nobody recorded it.",
             "rebalance",
         ),
     ]
@@ -155,8 +158,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "Time from then until all moved queues had a first delivery; null if no queue moved, or"
-            " nobody recorded when the members had their shares.",
+            "Longest `first_fetch_ms` of its queues; null if none is known.",
             "first fetch",
         ),
     ]

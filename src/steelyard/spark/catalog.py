@@ -176,57 +176,38 @@ class Catalog:
 
     def committed(self, queues: Mapping[QueueName, str]) -> dict[QueueName, int]:
         """Return the progress of the consumer group, of queues where it has any."""
-        group = self._options.consumer_group
-        code = RequestCode.QUERY_CONSUMER_OFFSET
-        replies = self._ask(
-            (
-                address,
-                Command(
-                    code,
-                    ext=headers.write(
-                        headers.QueryConsumerOffsetRequestHeader(
-                            consumer_group=group,
-                            topic=topic,
-                            queue_id=queue_id,
-                            set_zero_if_not_found=False,
-                            bname=broker,
-                        )
-                    ),
-                ),
+        requests = {
+            (topic, broker, queue_id): headers.QueryConsumerOffsetRequestHeader(
+                consumer_group=self._options.consumer_group,
+                topic=topic,
+                queue_id=queue_id,
+                set_zero_if_not_found=False,
+                bname=broker,
             )
-            for (topic, broker, queue_id), address in queues.items()
-        )
+            for topic, broker, queue_id in queues
+        }
         found: dict[QueueName, int] = {}
-        for (queue, address), reply in zip(queues.items(), replies, strict=True):
+        for queue, reply in self._replies(RequestCode.QUERY_CONSUMER_OFFSET, queues, requests):
             if reply.code == ResponseCode.QUERY_NOT_FOUND:
                 continue
-            _check(reply, address)
+            _check(reply, queues[queue])
             found[queue] = headers.read(headers.OffsetResponseHeader, reply.ext).offset
         return {queue: offset for queue, offset in found.items() if offset >= 0}
 
     def commit(self, queues: Mapping[QueueName, str], offsets: Mapping[QueueName, int]) -> None:
         """Store the progress of the consumer group."""
-        group = self._options.consumer_group
-        asked = [(queue, offset) for queue, offset in offsets.items() if queue in queues]
-        replies = self._ask(
-            (
-                queues[topic, broker, queue_id],
-                Command(
-                    RequestCode.UPDATE_CONSUMER_OFFSET,
-                    ext=headers.write(
-                        headers.UpdateConsumerOffsetRequestHeader(
-                            consumer_group=group,
-                            topic=topic,
-                            queue_id=queue_id,
-                            commit_offset=offset,
-                            bname=broker,
-                        )
-                    ),
-                ),
+        requests = {
+            (topic, broker, queue_id): headers.UpdateConsumerOffsetRequestHeader(
+                consumer_group=self._options.consumer_group,
+                topic=topic,
+                queue_id=queue_id,
+                commit_offset=offset,
+                bname=broker,
             )
-            for (topic, broker, queue_id), offset in asked
-        )
-        for (queue, _), reply in zip(asked, replies, strict=True):
+            for (topic, broker, queue_id), offset in offsets.items()
+            if (topic, broker, queue_id) in queues
+        }
+        for queue, reply in self._replies(RequestCode.UPDATE_CONSUMER_OFFSET, queues, requests):
             _check(reply, queues[queue])
 
     def introduce_group(self, queues: Mapping[QueueName, str]) -> None:
@@ -258,17 +239,26 @@ class Catalog:
         queues: Mapping[QueueName, str],
         requests: Mapping[QueueName, headers.Header],
     ) -> dict[QueueName, int]:
-        replies = self._ask(
-            (queues[queue], Command(code, ext=headers.write(header)))
-            for queue, header in requests.items()
-        )
         found: dict[QueueName, int] = {}
-        for queue, reply in zip(requests, replies, strict=True):
+        for queue, reply in self._replies(code, queues, requests):
             _check(reply, queues[queue])
             found[queue] = headers.read(headers.OffsetResponseHeader, reply.ext).offset
         return found
 
     # -- requests ----------------------------------------------------------------------------------
+
+    def _replies(
+        self,
+        code: RequestCode,
+        queues: Mapping[QueueName, str],
+        requests: Mapping[QueueName, headers.Header],
+    ) -> Iterable[tuple[QueueName, Command]]:
+        """Send each queue's request to its broker; return the queues with the replies."""
+        replies = self._ask(
+            (queues[queue], Command(code, ext=headers.write(header)))
+            for queue, header in requests.items()
+        )
+        return zip(requests, replies, strict=True)
 
     def _ask(self, requests: Iterable[tuple[str, Command]]) -> list[Command]:
         """Return the replies, in the order of the requests."""

@@ -14,8 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
+from steelyard.arguments import OneLineParser
 from steelyard.errors import SteelyardError
 from steelyard.ledger import cost
 from steelyard.ledger import events as ledger
@@ -139,13 +140,6 @@ def _to_table(
 # -- command line ----------------------------------------------------------------------------------
 
 
-class PipelineParser(argparse.ArgumentParser):
-    """Reports errors in one line, as the other commands do."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {printable(message)} (--help shows the options)\n")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `steelyard pipeline …`; return 0 on success, 2 after an error line on stderr."""
     options = build_parser().parse_args(argv)
@@ -167,9 +161,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def build_parser() -> PipelineParser:
+def build_parser() -> OneLineParser:
     """Build the parser; each job sets `run`, a function from options to an exit code."""
-    parser = PipelineParser("steelyard pipeline", description="Spark jobs over topics.")
+    parser = OneLineParser("steelyard pipeline", description="Spark jobs over topics.")
     jobs = parser.add_subparsers(dest="job", required=True)
     costs = jobs.add_parser("ledger", help="what each rebalance cost, as Parquet")
     costs.set_defaults(run=_run_ledger)

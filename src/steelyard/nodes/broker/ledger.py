@@ -126,11 +126,8 @@ class Ledger:
 
     def requested(self, group: str, topic: str, queue_id: int, peer: Peer, now: int) -> None:
         """Note that a member asks for messages of a queue, unless it was the last one to do so."""
-        member = self._registry.member(group, peer.link)
-        if not self._enabled or topic == LEDGER_TOPIC or member is None:
-            return
-        key, client = (group, topic, queue_id), member.client.client_id
-        if self._readers.get(key) == client:
+        key, client = (group, topic, queue_id), self._reader(group, topic, peer)
+        if client is None or self._readers.get(key) == client:
             return
         if len(self._readers) >= READERS_MAX:
             self._readers.clear()
@@ -138,15 +135,20 @@ class Ledger:
         self._closed.append(records.Requested(now, self.broker, group, client, topic, queue_id))
         self._gathered(now)
 
+    def _reader(self, group: str, topic: str, peer: Peer) -> str | None:
+        """Return the client id of a member whose reading is recorded, None for others."""
+        member = self._registry.member(group, peer.link)
+        if not self._enabled or topic == LEDGER_TOPIC or member is None:
+            return None
+        return member.client.client_id
+
     def handed_over(
         self, group: str, topic: str, queue_id: int, peer: Peer, ms: int, now: int
     ) -> None:
         """Record that a member passed the first message of a queue to its application `ms` ago."""
-        member = self._registry.member(group, peer.link)
-        at = _ago(now, ms)
-        if not self._enabled or topic == LEDGER_TOPIC or member is None or at is None:
+        client, at = self._reader(group, topic, peer), _ago(now, ms)
+        if client is None or at is None:
             return
-        client = member.client.client_id
         self._closed.append(records.HandedOver(at, self.broker, group, client, topic, queue_id))
         self._gathered(now)
 
