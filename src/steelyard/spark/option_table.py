@@ -45,8 +45,16 @@ OPTIONS = (
         "earliest, latest (streams), JSON, or committed: the progress of consumerGroup, queues"
         " without any at the earliest. A stream uses it only when it has no checkpoint",
     ),
-    Option("startingTimestamp", "", "time to start at, for all queues; before startingOffsets"),
-    Option("startingOffsetsByTimestamp", "", "times to start at, JSON; before startingOffsets"),
+    Option(
+        "startingTimestamp",
+        "",
+        "time to start at, for all queues; takes precedence over startingOffsets",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        "",
+        "times to start at, JSON; takes precedence over startingOffsets",
+    ),
     Option(
         "startingOffsetsByTimestampStrategy",
         "error",
@@ -60,18 +68,26 @@ OPTIONS = (
         "true",
         "fail if messages to be read no longer exist; false reads what is there",
     ),
-    Option("minPartitions", "one a queue", "least number of partitions; queues are split"),
-    Option("maxRecordsPerPartition", "", "most offsets of a partition; queues are split"),
+    Option(
+        "minPartitions", "one a queue", "minimum number of partitions; queues are split to reach it"
+    ),
+    Option(
+        "maxRecordsPerPartition",
+        "",
+        "maximum number of offsets in a partition; longer queues are split",
+    ),
     Option(
         "maxOffsetsPerTrigger",
         "",
-        "most offsets of a micro-batch, shared in proportion to what queues have",
+        "maximum number of offsets in a micro-batch, shared among the queues in proportion to their"
+        " lag",
         only="stream",
     ),
     Option(
         "minOffsetsPerTrigger",
         "",
-        "wait for that many offsets before the next micro-batch, but only for maxTriggerDelay",
+        "wait for that many offsets before the next micro-batch, but no longer than"
+        " maxTriggerDelay",
         only="stream",
     ),
     Option("maxTriggerDelay", "15m", "see minOffsetsPerTrigger: `30s`, `15m`, `1h`", only="stream"),
