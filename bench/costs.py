@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 from steelyard.ledger.events import STALLED_MS
 from steelyard.ledger.measures import pause_ms, percentile
+from steelyard.ledger.starts import MERGE_MS
+
+MS = 1_000_000
 
 RECORD = struct.Struct(">qiq")
 """Time, queue, offset: a message that came to a listener, or a batch that a broker acknowledged (its first offset)."""
@@ -112,27 +115,39 @@ def moves(deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, end: in
 
 
 def stalls(
-    deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, until: int, usual_ns: int
+    deliveries: dict[int, list[Delivery]],
+    sent: Sent,
+    begin: int,
+    until: int,
+    usual_ns: int,
+    by_ns: int = 0,
 ) -> dict[int, int]:
     """The queues that stood still without moving, and how long (ns).
 
-    Messages waited for `STALLED_MS` or more between two deliveries to one member, and longer than in the `usual_ns` before
-    `begin`. They began to wait before `until`, when all members had their shares.
+    Messages waited between two deliveries to one member, or to another that had the queue for less than `MERGE_MS`: by `by_ns`
+    longer than `STALLED_MS` at least, and than at any time in the `usual_ns` before `begin`. They began to wait after `begin`
+    (or `MERGE_MS` before it), and before `until`, when all members had their shares.
     """
     found: dict[int, int] = {}
     for queue, of_queue in deliveries.items():
-        gaps = [
+        waits = [
             (new.at - wait, new.at, wait)
             for old, new in pairwise(of_queue)
-            if old.member == new.member
-            and (wait := pause_ms(old.at, sent.at(queue, new.offset), new.at))
-            >= STALLED_MS * 1_000_000
+            if (wait := pause_ms(old.at, sent.at(queue, new.offset), new.at))
+            and _owner(of_queue, new.at + MERGE_MS * MS) == old.member
         ]
-        usual = max((wait for _, end, wait in gaps if begin - usual_ns <= end < begin), default=0)
-        stalled = [wait for start, end, wait in gaps if end >= begin and start <= until]
-        if max(stalled, default=0) > usual:
+        usual = max((wait for _, end, wait in waits if begin - usual_ns <= end < begin), default=0)
+        least = max(STALLED_MS * MS, usual + 1) + by_ns
+        earliest = begin - MERGE_MS * MS
+        stalled = [wait for start, _, wait in waits if earliest <= start <= until and wait >= least]
+        if stalled:
             found[queue] = max(stalled)
     return found
+
+
+def _owner(of_queue: Sequence[Delivery], at: int) -> str:
+    """The member with the last delivery until then."""
+    return of_queue[bisect_right(of_queue, at, key=lambda one: one.at) - 1].member
 
 
 def repeated(deliveries: Iterable[Sequence[Delivery]]) -> int:

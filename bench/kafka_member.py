@@ -1,7 +1,8 @@
 """A member of a Kafka consumer group with librdkafka; commands: see `commands`.
 
 `python kafka_member.py ASSIGNMENT`, an assignor of the classic protocol or `consumer` (KIP-848). Offsets are committed every 5 s,
-as by default, and when partitions are revoked.
+as by default, and when partitions are revoked. Each partition has a thread that works on its messages, one after the other, so
+that no partition waits for the application's work on another.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -48,16 +50,23 @@ class Reading(threading.Thread):
     def run(self) -> None:
         self._consumer.subscribe([self._topic])
         numbers: dict[int, int] = {}
+        workers: dict[int, ThreadPoolExecutor] = {}
         while not self._stopping.is_set():
-            message = self._consumer.poll(0.1)
+            message = self._consumer.poll(0.01)
             if message is None or message.error():
                 continue
-            at = time.monotonic_ns()
             partition = message.partition()
             if partition not in numbers:
                 numbers = self._numbers()
-            self._listener.listen(at, numbers[partition], message.offset())
+            if partition not in workers:
+                workers[partition] = ThreadPoolExecutor(1)
+            workers[partition].submit(self._work, numbers[partition], message.offset())
+        for worker in workers.values():
+            worker.shutdown()
         self._consumer.close()
+
+    def _work(self, queue: int, offset: int) -> None:
+        self._listener.listen(time.monotonic_ns(), queue, offset)
 
     def _numbers(self) -> dict[int, int]:
         """The number of each partition's queue: a broker's partitions are its queues, in their order."""

@@ -31,6 +31,7 @@ from bench.costs import (  # noqa: E402
     Sent,
     Tail,
     moves,
+    queue_number,
     repeated,
     repeated_within,
     share_ms,
@@ -42,8 +43,6 @@ from tests.peers import apache  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
 from bench import clusters, members  # noqa: E402
-from steelyard.allocate import contiguous  # noqa: E402
-from steelyard.allocate.plan import Claim  # noqa: E402
 
 Result = dict[str, Any]
 
@@ -95,7 +94,7 @@ class Size:
     before_s: float
     """Consumption before the first event."""
     quiet_s: float
-    """A stage ends when every queue has been read by its owner alone for so long."""
+    """A stage ends when every queue has been read by one member alone for so long."""
     deadline_s: float
     """The longest stage."""
     warm_up_s: float
@@ -132,14 +131,16 @@ TINY = Size(
 
 
 class Stage(NamedTuple):
-    """From its event to the next one. `settled`: every queue came to be read by its owner alone.
+    """From its event to the next one. `settled`: every queue came to be read by one member alone.
 
-    `caused`: when what brings the event about began, such as the start of a broker.
+    `caused`: when what brings the event about began, such as the start of a broker; `done`: when the members that it is about
+    said that it had happened.
     """
 
     step: Step
     caused: int
     begin: int
+    done: int
     end: int
     settled: bool
 
@@ -258,10 +259,14 @@ class Run:
         """Make the event happen; when it did."""
         match step.what:
             case "start":
-                return self.start(step.names)
+                begun = self.start(step.names)
+                self._answered(step.names)
+                return begun
             case "stop":
                 self.present.difference_update(step.names)
-                return min([self.pool[name].say("stop") for name in step.names])
+                begun = min([self.pool[name].say("stop") for name in step.names])
+                self._answered(step.names)
+                return begun
             case "kill":
                 self.present.difference_update(step.names)
                 return min([self.pool.kill(name) for name in step.names])
@@ -274,6 +279,10 @@ class Run:
             case "start_broker":
                 return self._return(step.names)
         raise ValueError(step.what)
+
+    def _answered(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.pool[name].expect()
 
     def _return(self, names: Sequence[str]) -> int:
         """A broker comes back; the event is its first acknowledged batch."""
@@ -295,37 +304,34 @@ class Run:
 
         return until(back, f"a send to {sorted(names)}")
 
-    def owners(self) -> dict[int, str]:
-        """Who should read which queue, by AVG, which both clients use unless told otherwise."""
-        places = sorted(ord(name[-1]) - ord("a") for name in self.brokers)
-        queues = [
-            place * QUEUES_PER_BROKER_MAX + number
-            for place in places
-            for number in range(self.size.queues)
-        ]
-        claims: list[Claim[int]] = [Claim(name) for name in sorted(self.present)]
-        plan = contiguous.allocate(claims, queues)
-        return {queue: name for name in plan.members for queue in plan.share(name)}
-
     def settle(self, since: int) -> bool:
-        """Wait until each queue is read by its owner alone; False when that takes longer than the deadline."""
-        owners = self.owners()
+        """Wait until each queue is read by one member alone and their shares are even; False when that takes longer than the
+        deadline."""
         end = since + int(self.size.deadline_s * 1e9)
         quiet_ns = int(self.size.quiet_s * 1e9)
         while time.monotonic_ns() < end:
             time.sleep(0.1)
             self.watch.look()
             now = time.monotonic_ns()
-            if now - since > quiet_ns and all(
-                self._reads_alone(queue, owner, now - quiet_ns) for queue, owner in owners.items()
-            ):
+            if now - since > quiet_ns and self._is_even(now - quiet_ns):
                 return True
         return False
 
-    def _reads_alone(self, queue: int, owner: str, since: int) -> bool:
-        newest = self.watch.newest[queue]
-        others = [at for member, at in newest.items() if member != owner]
-        return newest.get(owner, 0) > since and max(others, default=0) < since
+    def _is_even(self, since: int) -> bool:
+        queues = [
+            queue_number(name, number)
+            for name in self.brokers
+            for number in range(self.size.queues)
+        ]
+        read = [
+            (queue, member)
+            for queue in queues
+            for member, at in self.watch.newest[queue].items()
+            if at > since
+        ]
+        shares = [sum(member == name for _, member in read) for name in self.present]
+        read_alone = len(read) == len({queue for queue, _ in read}) == len(queues) == sum(shares)
+        return read_alone and max(shares) - min(shares) <= 1
 
     def drain(self) -> None:
         """Wait until everything acknowledged was delivered, or nothing new has come for 5 s."""
@@ -353,7 +359,7 @@ class Run:
 
     def stages(self, scenario: Scenario) -> list[Stage]:
         """Let everything happen."""
-        done: list[tuple[Step, int, int, bool]] = []
+        played: list[tuple[Step, int, int, int, bool]] = []
         with self.feeding():
             begun = self.start(scenario.begin)
             if not self.settle(begun):
@@ -362,21 +368,21 @@ class Run:
             for step in scenario.steps:
                 caused = time.monotonic_ns()
                 at = self.do(step)
-                done.append((step, caused, at, self.settle(at)))
+                done = time.monotonic_ns()
+                played.append((step, caused, at, done, self.settle(at)))
         self.drain()
         ended = time.monotonic_ns()
         for name in sorted(self.present):
             self.pool[name].say("stop")
-        for name in sorted(self.present):
-            self.pool[name].expect()
+        self._answered(sorted(self.present))
         self.watch.look()
         for deliveries in self.watch.deliveries.values():
             deliveries.sort()  # they came member by member
         self.watch.close()
-        ends = [at for _, _, at, _ in done[1:]] + [ended]
+        ends = [at for _, _, at, _, _ in played[1:]] + [ended]
         return [
-            Stage(step, caused, at, end, settled)
-            for (step, caused, at, settled), end in zip(done, ends, strict=True)
+            Stage(step, caused, at, done, end, settled)
+            for (step, caused, at, done, settled), end in zip(played, ends, strict=True)
         ]
 
     def _told(self, stage: Stage) -> Result:
@@ -394,16 +400,22 @@ class Run:
         }
 
 
-def warm_up(cluster: clusters.Cluster, pool: members.Pool, size: Size, folder: Path) -> None:
-    """Let every member read for a while: Java compiles what runs often."""
+def warm_up(
+    cluster: clusters.Cluster,
+    pool: members.Pool,
+    size: Size,
+    folder: Path,
+    names: Sequence[str] = MEMBERS,
+) -> None:
+    """Let these members read for a while: Java compiles what runs often."""
     run = Run(cluster, pool, size, folder, f"Warm{folder.name}")
     with run.feeding():
-        begun = run.start(MEMBERS)
+        begun = run.start(names)
         run.settle(begun)
         time.sleep(size.warm_up_s)
-    for name in MEMBERS:
+    for name in names:
         pool[name].say("stop")
-    for name in MEMBERS:
+    for name in names:
         pool[name].expect()
     run.watch.close()
 
@@ -510,7 +522,7 @@ What was done
 - Members are processes, each with 20 listener threads that sleep {work_ms} ms a message. They had consumed for
   {warm_up_s} s before the first event that counts; one that starts in a scenario was loaded and waited.
 - A feeder sends batches of {batch} in turn to all queues, at a steady rate. A stage ends {quiet_s} s after every queue is
-  read by its owner alone, by AVG, which both clients use, or after {deadline_s} s ("never").
+  read by one member alone and their shares are even, or after {deadline_s} s ("never").
 - Both clusters ran all the time, side by side on the same cores; the scenarios alternated between the cells of
   the table. Everything in one row happened while the other cluster and the other members were idle.
 """

@@ -358,7 +358,12 @@ README = """# Figures
 Written by `./dev bench` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
 
 What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`. Whether the ledger is
-right: [TRUTH.md](TRUTH.md), by `./dev bench truth`.
+right: [TRUTH.md](TRUTH.md), by `./dev bench truth`. The Spark source beside Spark's own Kafka source:
+[SPARK.md](SPARK.md), by `./dev bench spark`; how soon a stream has a message:
+[SPARK_LATENCY.md](SPARK_LATENCY.md); what the tables of a long ledger cost:
+[SPARK_LEDGER.md](SPARK_LEDGER.md); how long ten million commits of Kafka's groups take:
+[INCIDENT.md](INCIDENT.md), by `./dev bench incident`; how fresh the table of a topic is:
+[FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`.
 
 {tables}
 What was done

@@ -41,6 +41,17 @@ def cpu_s(process_id: int) -> float:
     return (int(user) + int(system)) / _TICKS
 
 
+def tree_cpu_s(root: psutil.Process) -> float:
+    """User and system time of a process, its children, and those of them that have ended."""
+    total = 0.0
+    for process in (root, *root.children(recursive=True)):
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
 class Server:
     """A running nameserver and broker. `broker_process` is the one that is measured."""
 
@@ -90,8 +101,10 @@ class Server:
 
 class Steelyard(Server):
     kind = "steelyard"
+    kafka = ""
+    """Where Kafka's clients begin, if it has a Kafka listener."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, with_kafka: bool = False) -> None:
         self.nameserver = f"127.0.0.1:{apache.free_port()}"
         port = apache.free_port()
         begun = time.perf_counter()
@@ -100,13 +113,16 @@ class Steelyard(Server):
                 *(sys.executable, "-m", "steelyard", "up", "--brokers", "1", "--json"),
                 *("--nameserver-port", self.nameserver.rpartition(":")[2]),
                 *("--broker-port", str(port), "--data", str(folder)),
+                *(("--kafka-port", "0") if with_kafka else ()),
             ],
             stdout=subprocess.PIPE,
         )
         self.broker = f"127.0.0.1:{port}"
         self.await_first_send(begun)
         assert self._up.stdout is not None
-        assert json.loads(self._up.stdout.readline())["brokers"] == {"broker-a": self.broker}
+        ready = json.loads(self._up.stdout.readline())
+        assert ready["brokers"] == {"broker-a": self.broker}
+        self.kafka = ready.get("kafka", "")
         up = psutil.Process(self._up.pid)
         self.processes = [up, *up.children(recursive=True)]
         self.broker_process = next(p for p in self.processes if listens(p, port))

@@ -1,4 +1,4 @@
-"""./dev demo: tell the story, check that nothing was lost, and let Spark say what each rebalance cost.
+"""./dev demo: run the story while Spark streams it, compare the figures, show what it cost.
 
 ./dev demo [--flights N] [--rate PER_SECOND] [--out FOLDER]
 """
@@ -9,21 +9,24 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from demo.cluster import Cluster
 from demo.flights import COUNT, TOPIC
-from demo.spark_jobs import Outcome, run_jobs
+from demo.spark_jobs import Computed, Streams, outcome_of
 from demo.story import GROUP, Consumed, Story
 from steelyard import SteelyardError
 from steelyard.spark.report import Totals
 
 DRAIN_SECONDS_MAX = 120
 """How long the group may take after the last flight was published."""
+
+LOOK_SECONDS = 1
+"""Time between two looks at what the group has consumed."""
 
 LEDGER_SECONDS = 1.5
 """Brokers gather what they note for a second."""
@@ -33,36 +36,73 @@ console = Console(highlight=False, width=max(Console().width, 120))
 
 def columns() -> tuple[TextColumn | BarColumn | MofNCompleteColumn | TimeElapsedColumn, ...]:
     return (
-        TextColumn("{task.description:<20}"),
+        TextColumn("{task.description:<24}"),
         BarColumn(bar_width=40),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
 
 
-def publish_and_consume(story: Story) -> Consumed:
-    """Run the story with a progress bar, then wait until the group has everything."""
+def publish_and_consume(story: Story, streams: Streams) -> Consumed:
+    """Run the story with progress bars, then wait until group and Spark have everything."""
     with Progress(*columns(), console=console) as progress:
-        publishing = progress.add_task("flights published", total=story.flights)
+        publishing, consuming, streaming = (
+            progress.add_task(f"flights {done}", total=story.flights)
+            for done in ("published", "consumed", "in Spark's table")
+        )
+        looked_at = 0.0
         for event in story.run():
             progress.update(publishing, completed=story.published)
+            if time.monotonic() - looked_at > LOOK_SECONDS:
+                progress.update(streaming, completed=min(streams.rows, story.flights))
+                progress.update(consuming, completed=story.consumed().flights)
+                looked_at = time.monotonic()
             if event:
                 progress.console.print(f"  {story.published:>7,}  {event}")
-        consuming = progress.add_task("flights consumed", total=story.flights)
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
         while True:
-            consumed = story.consumed()
+            consumed, rows = story.consumed(), streams.rows
             progress.update(consuming, completed=consumed.flights)
-            if consumed.flights == story.flights or time.monotonic() > deadline:
+            progress.update(streaming, completed=min(rows, story.flights))
+            all_here = consumed.flights == story.flights and rows >= story.flights
+            if all_here or time.monotonic() > deadline:
                 return consumed
             time.sleep(0.5)
 
 
-def spark_jobs(nameserver: str, out: Path, totals: Totals) -> Outcome:
-    """The Spark jobs, behind a spinner that names the step."""
-    with console.status("Spark starts") as status:
-        say: Callable[[str], None] = status.update
-        return run_jobs(nameserver, GROUP, TOPIC, out, totals, say)
+def figures(totals: Totals, computed: Computed, bounds: tuple[int, int]) -> Table:
+    """What publisher, members and Spark counted, each figure once."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    low, high = bounds
+    for name, count, by in (
+        ("flights published", totals.published, "acknowledged to the publisher"),
+        ("  consumed by the group", totals.consumed, "noted by the members' listeners"),
+        ("  in Spark's table", computed.flights, "streamed from the topic"),
+        ("  lost", totals.lost, ""),
+        ("messages sent again", totals.sent_again, "their acknowledgement was lost; in the topic"),
+        (
+            "messages reprocessed",
+            totals.reprocessed,
+            f"noted twice by listeners; by the ledger {low:,} to {high:,}",
+        ),
+    ):
+        table.add_row(name, f"{count:,}", by)
+    return table
+
+
+def disagreement(totals: Totals, computed: Computed, bounds: tuple[int, int]) -> str:
+    """Say which figures contradict each other, or nothing."""
+    if computed.flights != totals.published or totals.lost:
+        return "flights are missing"
+    if computed.messages - computed.flights != totals.sent_again:
+        return f"Spark has {computed.messages - computed.flights:,} messages that were sent again"
+    low, high = bounds
+    if not low <= totals.reprocessed <= high:
+        return "what the listeners noted twice is not within the bounds of the ledger"
+    return ""
 
 
 def main() -> int:
@@ -83,10 +123,13 @@ def main() -> int:
             cluster.start_broker(broker)
         cluster.create_topic(TOPIC, queues=8)
         console.print(
-            f"A nameserver ({cluster.nameserver}) and two brokers are up; topic {TOPIC}: 2 x 8 queues."
+            f"A nameserver ({cluster.nameserver}) and two brokers are up;"
+            f" topic {TOPIC}: 2 x 8 queues."
         )
+        with console.status("Spark starts"):
+            streams = Streams(cluster.nameserver, TOPIC, options.out)
         story = Story(cluster, options.flights, options.rate)
-        consumed = publish_and_consume(story)
+        consumed = publish_and_consume(story, streams)
         cluster.stop("member-3")
         time.sleep(LEDGER_SECONDS)
         totals = Totals(
@@ -96,18 +139,23 @@ def main() -> int:
             sent_again=consumed.sent_again,
             reprocessed=consumed.reprocessed,
         )
-        outcome = spark_jobs(cluster.nameserver, options.out, totals)
+        with console.status("") as status:
+            computed = streams.finish(status.update)
+        streams.close()
+    outcome = outcome_of(computed, GROUP, options.out, totals)
 
     console.print(f"\n[bold]Who held which queue when[/bold]\n{outcome.chart}")
     console.print(f"\n[bold]Rebalances of {GROUP}[/bold]")
     console.print(outcome.rebalances)
     console.print("\n[bold]Delay per carrier, minutes, from the topic[/bold]")
     console.print(outcome.delays)
-    console.print(f"\n[bold]{totals.line()}[/bold]")
-    low, high = outcome.reprocessed
-    console.print(f"By the ledger, {low:,} to {high:,} messages were reprocessed in rebalances.")
-    console.print(f"Report: {outcome.report}   ({time.monotonic() - started:.0f} s)")
-    return 0 if totals.lost == 0 else 1
+    console.print("\n[bold]Figures[/bold]")
+    console.print(figures(totals, computed, outcome.reprocessed))
+    console.print(f"\nReport: {outcome.report}   ({time.monotonic() - started:.0f} s)")
+    wrong = disagreement(totals, computed, outcome.reprocessed)
+    if wrong:
+        console.print(f"[bold]The figures do not agree: {wrong}.[/bold]")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Servers and programs as processes: start, wait until ready, kill, stop. Everything ends with the cluster."""
+"""Servers and programs as processes: start, wait until ready, kill, stop.
+
+All of them end with the cluster.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ class Cluster:
         )
 
     def spawn(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        """Run Python with `arguments`; what it prints can be read from the result, its errors go to a log file."""
+        """Run Python with `arguments`; its output is piped, its errors go to a log file."""
         with open(self.folder / f"{name}.log", "a") as log:
             process = subprocess.Popen(
                 [sys.executable, *arguments],

@@ -29,7 +29,10 @@ def rows() -> Iterator[dict[str, str]]:
 
 
 def message(number: int, row: dict[str, str]) -> Message:
-    """One flight: key = tail number, tag = carrier, body = the row as JSON, `flight_row` = its place in the file."""
+    """Return the message for one flight.
+
+    Key: tail number. Tag: carrier. Body: the row as JSON. `flight_row`: its row in the file.
+    """
     date = f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}"
     departure = f"{date}T{int(row['hour']):02}:{int(row['minute']):02}:00"
     return Message(

@@ -2,8 +2,9 @@
 
     python -m demo.member NAMESERVER GROUP NAME NOTES_FILE
 
-The notes are lines `flight_row broker queue offset`, written with one system call before the listener says success: what
-is committed is in the notes even if the member is killed. SIGTERM stops it cleanly.
+The notes are lines `flight_row broker queue offset`, written with one system call before the
+listener reports success: what is committed is in the notes even if the member is killed. SIGTERM
+stops it cleanly.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def main(nameserver: str, group: str, name: str, notes_file: str) -> None:
 
     def note(flights: Sequence[MessageView]) -> None:
         lines = [
-            f"{f.properties['flight_row']} {f.queue.broker_name} {f.queue.queue_id} {f.queue_offset}\n"
+            f"{f.properties['flight_row']} {queue.broker_name} {queue.queue_id} {f.queue_offset}\n"
             for f in flights
+            for queue in (f.queue,)
         ]
         os.write(notes, "".join(lines).encode())
 

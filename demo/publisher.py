@@ -2,7 +2,8 @@
 
     python -m demo.publisher NAMESERVER FLIGHTS PER_SECOND
 
-It prints one JSON object a line: {"published": so_far}. A batch that is sent again is told of on standard error.
+It prints one JSON object per line: {"published": so_far}. A batch that is sent again is reported on
+standard error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ IN_FLIGHT = 4
 
 
 class Publisher:
-    """Keeps `IN_FLIGHT` batches under way at `per_second` messages, each until a broker has acknowledged it."""
+    """Sends `per_second` messages in batches, of which at most `IN_FLIGHT` are unacknowledged."""
 
     def __init__(self, producer: Producer, per_second: int) -> None:
         self.producer = producer

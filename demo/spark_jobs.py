@@ -11,13 +11,21 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.table import Table
 
-from demo.delays import carrier_delays, delay_section
+from demo.delays import carrier_delays, delay_section, flights_of
 from demo.story import CLIENT_HOST
-from steelyard.ledger.tables import Rebalance
-from steelyard.spark.pipeline import ledger_tables, read_ledger
+from steelyard.ledger.events import Record
+from steelyard.ledger.tables import Costs, Rebalance
+from steelyard.spark.pipeline import follow_ledger, ledger_tables, read_ledger
 from steelyard.spark.report import Totals, ownership_chart, reprocessed, write_report
 from steelyard.spark.session import session
 from steelyard.spark.tables import headed, is_numeric, shown
+from steelyard.spark.waiting import end_between_batches
+
+FLIGHTS_EVERY = "2 seconds"
+LEDGER_EVERY_S = 5
+"""How often micro-batches begin."""
+LEDGER_DELAY_MS = 60_000
+"""How late records of the ledger may be: a broker that is away for a while brings its own then."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +40,77 @@ class Outcome:
     """Messages, at least and at most."""
 
 
-def run_jobs(
-    nameserver: str,
-    group: str,
-    topic: str,
-    out: Path,
-    totals: Totals,
-    say: Callable[[str], None],
-) -> Outcome:
-    """Everything that Spark does here. `say` is told what is being done."""
-    spark = session()
-    try:
-        say("Spark turns the ledger into the tables handoffs and rebalances")
-        costs = ledger_tables(spark, nameserver, out / "tables").collect()
-        records = read_ledger(spark, nameserver)
-        say(f"Spark computes the delay per carrier from the topic {topic}")
-        delays = [row.asDict() for row in carrier_delays(spark, nameserver, topic).collect()]
-    finally:
-        spark.stop()
+class Streams:
+    """Two queries that run while flights are published: to a table of them, and of the ledger."""
+
+    def __init__(self, nameserver: str, topic: str, out: Path) -> None:
+        self._nameserver = nameserver
+        self._out = out
+        self._rows: dict[int, int] = {}
+        self._spark = session()
+        reader = self._spark.readStream.format("rocketmq").option("nameservers", nameserver)
+        reader = reader.option("topic", topic).option("startingOffsets", "earliest")
+        flights = flights_of(reader.option("columns", "body,properties").load())
+        writer = flights.writeStream.format("parquet").trigger(processingTime=FLIGHTS_EVERY)
+        writer = writer.option("checkpointLocation", str(out / "flights_checkpoint"))
+        self._flights = writer.start(str(out / "flights"))
+        self._ledger = follow_ledger(
+            self._spark,
+            nameserver,
+            out / "tables",
+            delay_ms=LEDGER_DELAY_MS,
+            interval_s=LEDGER_EVERY_S,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Messages in the table of flights so far. Raises what ended a query."""
+        for query in (self._flights, self._ledger):
+            failed = query.exception()
+            if failed is not None:
+                raise failed
+        for batch in self._flights.recentProgress:
+            self._rows[batch["batchId"]] = batch["numInputRows"]
+        return sum(self._rows.values())
+
+    def finish(self, say: Callable[[str], None]) -> Computed:
+        """Wait until everything is in the tables, end the queries, and read the tables."""
+        say("Spark brings the tables up to date")
+        self._flights.processAllAvailable()
+        for query in (self._flights, self._ledger):
+            end_between_batches(query)
+        costs = ledger_tables(
+            self._spark, self._nameserver, self._out / "tables", delay_ms=LEDGER_DELAY_MS
+        ).collect()
+        say("Spark computes the delay per carrier")
+        flights = self._spark.read.parquet(str(self._out / "flights"))
+        return Computed(
+            costs=costs,
+            records=read_ledger(self._spark, self._nameserver),
+            delays=[row.asDict() for row in carrier_delays(flights).collect()],
+            messages=flights.count(),
+            flights=flights.select("flight_row").distinct().count(),
+        )
+
+    def close(self) -> None:
+        """End the session."""
+        self._spark.stop()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What the tables say. `messages` are in the topic; `flights` are the different ones."""
+
+    costs: Costs
+    records: list[Record]
+    delays: list[dict[str, Any]]
+    messages: int
+    flights: int
+
+
+def outcome_of(computed: Computed, group: str, out: Path, totals: Totals) -> Outcome:
+    """Write the report; return what is printed."""
+    costs, records, delays = computed.costs, computed.records, computed.delays
     report = write_report(
         out / "report.html",
         held=records,

@@ -1,7 +1,7 @@
 """What happens during the publishing, in which order.
 
-Every event waits for a share of the flights to be published, so that the story is the same on a slow
-machine and on a fast one.
+Every event waits until a share of the flights is published, so that the story is the same on slow
+and fast machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLIENT_HOST = "127.0.0.1@"
 
 @dataclass
 class Story:
-    """Runs the publisher and the members; `events` are (share of the flights published, what, how)."""
+    """Runs the publisher and the members; `events`: (share of flights published, text, action)."""
 
     cluster: Cluster
     flights: int
@@ -46,11 +46,16 @@ class Story:
         return self.cluster.folder / f"{name}.notes"
 
     def run(self) -> Iterator[str]:
-        """Publish everything while the group changes; yields after each step, with the event's text or ''."""
+        """Publish everything while the group changes.
+
+        Yields after each step: the text of its event, or "".
+        """
         self.join("member-1")
         publisher = self.cluster.spawn(
-            "publisher", "-m", "demo.publisher", self.cluster.nameserver, str(self.flights), str(self.per_second)
-        )  # fmt: skip
+            "publisher",
+            *("-m", "demo.publisher", self.cluster.nameserver),
+            *(str(self.flights), str(self.per_second)),
+        )
         assert publisher.stdout is not None
         events = list(self.events())
         for line in publisher.stdout:

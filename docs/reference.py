@@ -1,7 +1,7 @@
 """The API reference: `./dev docs` writes it to build/docs, from the docstrings of all public names.
 
-A public name without a docstring fails, and so does any warning. A field may be described in the docstring of its class
-instead, which then names it in backticks.
+A public name without a docstring is an error, and so is any warning. A field may be described in
+the docstring of its class instead, in backticks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PUBLIC = (
     "steelyard.config",
     "steelyard.errors",
     "steelyard.spark",
-    "steelyard.spark.options",
+    "steelyard.spark.options.reading",
     "steelyard.spark.source",
 )
 
@@ -34,13 +34,13 @@ def load() -> list[Module]:
         for public in getattr(module, "__all__", ()):
             value = getattr(module, public)
             if isinstance(value, type) and issubclass(value, tuple):
-                # pdoc looks for the names in its annotations where a named tuple's code was made, in no module.
+                # pdoc cannot resolve the annotations of a named tuple: its code is in no module.
                 value.__new__.__annotations__ = get_type_hints(value)
     return [Module(import_module(name)) for name in PUBLIC]
 
 
 def undocumented(place: Module | Class, home: str = "steelyard.") -> Iterator[str]:
-    """The public names in a module or class without a docstring, of those that come from modules of ours."""
+    """Return the public names of ours in a module or class that have no docstring."""
     if not place.docstring:
         yield place.fullname
     texts = "".join(each.__doc__ or "" for each in getattr(place.obj, "__mro__", ()))

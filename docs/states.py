@@ -1,4 +1,7 @@
-"""Draws docs/STATES.md from the tables of all state machines: `./dev generate`. With --check: exit code 1 if it is stale."""
+"""Draws docs/STATES.md from the tables of all state machines: `./dev generate`.
+
+With --check: exit code 1 if it is stale.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ SOURCES = Path(steelyard.__file__).parent
 HEAD = """\
 # State machines
 
-Drawn by `./dev generate` from the tables that the code executes (`src/steelyard/machine.py`); do not edit. An arrow is an
-event, and a move without an arrow fails an assertion. The text of each module says what its states mean.
+Drawn by `./dev generate` from the tables that the code executes (`src/steelyard/machine.py`); do
+not edit. An arrow is an event; a transition without an arrow fails an assertion. The docstring of
+each module says what its states mean.
 """
 
 

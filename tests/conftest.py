@@ -1,16 +1,36 @@
-"""For all tests: a busy machine is not a failure. pytest's own time-out, per test, stays."""
+"""For all tests: how they are shared out, and that a busy machine is not a failure. pytest's own time-out, per test, stays."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+SPARK = "tests/spark/"
+
+
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A file is run by one worker; one of them runs all files that share the one Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest begin first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""Which part of the lines of each room `./dev coverage` has seen run; fails where that is below the room's floor.
+"""Prints the line coverage of each room after `./dev coverage`; fails if one is below its floor.
 
-Floors are in pyproject.toml, `[tool.steelyard.coverage_floors]`, in percent. Processes that tests start count as well, those that
-are killed do not. `--show` passes no judgement. The lines themselves are in build/coverage/index.html.
+Floors are in pyproject.toml, `[tool.steelyard.coverage_floors]`, in percent. Processes started by
+tests count, unless they are killed. With `--show` it never fails. The lines themselves are in
+build/coverage/index.html.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def room(path: str) -> str:
 
 
 def covered(files: dict[str, tuple[int, int]]) -> dict[str, float]:
-    """Percent of the lines that were run, by room; of the files: lines, and how many of them were run."""
+    """Return the percentage of lines run, by room; `files`: lines and lines run, by path."""
     lines: defaultdict[str, int] = defaultdict(int)
     run: defaultdict[str, int] = defaultdict(int)
     for path, (of_file, run_of_file) in files.items():

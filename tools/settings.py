@@ -1,4 +1,4 @@
-"""Writes docs/SETTINGS.md from the configurations: names, values, defaults, meanings, names in Kafka and RocketMQ.
+"""Writes docs/SETTINGS.md from the configurations, with the names in Kafka and RocketMQ.
 
 ./dev generate          write it
 python tools/settings.py --check    say whether it is stale, and fail
@@ -24,15 +24,19 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "SETTINGS.md"
 HEAD = """\
 # Settings
 
-Written by `./dev generate` from the annotations in [config.py](../src/steelyard/config.py); do not edit.
+Written by `./dev generate` from the annotations in [config.py](../src/steelyard/config.py); do not
+edit.
 
-**Servers** take their settings as options, `--set NAME=VALUE`, and from a TOML file, `--config FILE`, with the tables `[up]`, `[nameserver]` and
-`[broker]` ([how to](OPERATIONS.md#limits-to-set)). Options go before the file. The first part of a name with a dot may be left out where no
-other setting has the second: `retention_ms`. Names of Kafka and RocketMQ stand for settings that mean the same there.
+**Servers** take their settings as options, `--set NAME=VALUE`, and from a TOML file, `--config
+FILE`, with the tables `[up]`, `[nameserver]` and `[broker]`
+([how to](OPERATIONS.md#limits-to-set)). Options take precedence over the file. In a name with a
+dot, the first part may be omitted if no other setting has the same second part: `retention_ms`. The
+names of Kafka and RocketMQ are accepted for settings with the same meaning there.
 
-**Clients** take theirs as keywords, `Producer("orders", retries=5)`, or in a configuration, `Producer("orders", config=ProducerConfig(retries=5))`.
+**Clients** take theirs as keywords, `Producer("orders", retries=5)`, or in a configuration,
+`Producer("orders", config=ProducerConfig(retries=5))`.
 
-A value that a setting cannot have is an error that names the setting, the value, and what would be right.
+An invalid value is an error that names the setting, the value, and what would be right.
 """
 
 SECTIONS = (
@@ -41,9 +45,13 @@ SECTIONS = (
     ("`[broker]`", config.BrokerConfig, None),
     ("`ProducerConfig`", config.ProducerConfig, None),
     ("`ConsumerConfig`: `PushConsumer` and `PullConsumer`", config.ConsumerConfig, None),
-    ("`LitePullConfig`: `LitePullConsumer`, in place of or beside those of `ConsumerConfig`", config.LitePullConfig, config.ConsumerConfig),
+    (
+        "`LitePullConfig`: `LitePullConsumer`, in place of or beside those of `ConsumerConfig`",
+        config.LitePullConfig,
+        config.ConsumerConfig,
+    ),
     ("`KafkaConsumerConfig`: `KafkaConsumer`", config.KafkaConsumerConfig, None),
-)  # fmt: skip
+)
 """Titles and configurations, and the configuration whose settings are not told again."""
 
 UNITS = {
@@ -121,8 +129,9 @@ def rows(cls: type, inherited: type | None, told: dict[str, Meanings]) -> Iterat
         holder = {"store": "StoreConfig", "kafka": "KafkaConfig"}.get(table, cls.__name__)
         if name in known and known[name].default == each.default:
             continue
-        others = [f"`{other.name}`" for other in (each.kafka, each.rocketmq) if other]
-        yield f"| `{name}` | {values(each)} | {default(each)} | {told[holder][field]} | {', '.join(others)} |"
+        others = ", ".join(f"`{other.name}`" for other in (each.kafka, each.rocketmq) if other)
+        meaning = told[holder][field]
+        yield f"| `{name}` | {values(each)} | {default(each)} | {meaning} | {others} |"
 
 
 def page() -> str:

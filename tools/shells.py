@@ -1,11 +1,12 @@
-"""Writes the blocking clients from the asyncio ones, and the settings that clients take by name from their configurations.
+"""Writes the blocking clients from the asyncio ones, and keyword settings from configurations.
 
     ./dev generate          write them
     python tools/shells.py --check      say which are stale, and fail
 
-`client/aio` is the source. A blocking module is its text without `async` and `await`, with the words of WORDS for those
-of coroutines, and the sentences of SENTENCES for what a reader must be told otherwise. What really differs between the
-shells is written by hand, under the same names in both: `running` and `workers`.
+`client/aio` is the source. A blocking module is its text without `async` and `await`, with the
+words in WORDS in place of those for coroutines, and the sentences in SENTENCES in place of those
+that do not apply. What really differs between the shells is written by hand, under the same names
+in both: `running` and `workers`.
 """
 
 from __future__ import annotations
@@ -28,25 +29,34 @@ WORDS = (
     (r"\bawait ", ""),
     (r"\b__a(?=enter__|exit__|iter__)", "__"),
     (r"\bAsyncIterator\b", "Iterator"),
-    (r"from asyncio import Future, Lock", "from concurrent.futures import Future\nfrom threading import Lock"),
+    (
+        r"from asyncio import Future, Lock",
+        "from concurrent.futures import Future\nfrom threading import Lock",
+    ),
     (r"from asyncio import Future", "from concurrent.futures import Future"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bclient\.aio\b", "client.blocking"),
     (r"\bconcurrency\b", "consume_threads"),
     (r"\basyncio\b", "blocking"),
     (r"\b(Any number of|Any|another) task(s?)\b", r"\1 thread\2"),
-)  # fmt: skip
+)
 
 SENTENCES = (
-    ("that awaits a coroutine for each message.", "that calls a function for each message, in worker threads."),
+    (
+        "that awaits a coroutine for each message.",
+        "that calls a function for each message, in worker threads.",
+    ),
     ("They run beside the listeners;", "They run in worker threads, too;"),
     (
         "Listener and hooks may be plain functions, too; then they must not block.",
-        "Listener and hooks may be coroutine functions: a worker thread then waits for each call, which runs on the\n"
-        "    event loop that all blocking clients share. It must not block.",
+        "Listener and hooks may be coroutine functions: a worker thread then waits for each call,\n"
+        "    which runs on the event loop that all blocking clients share. It must not block.",
     ),
-    ("that is cancelled, by `asyncio.timeout` for instance,", "that is interrupted, by Ctrl-C for instance,"),
-)  # fmt: skip
+    (
+        "that is cancelled, by `asyncio.timeout` for instance,",
+        "that is interrupted, by Ctrl-C for instance,",
+    ),
+)
 
 IDENTITY = frozenset({"nameservers", "group", "client_id", "checks"})
 CONSUMER = IDENTITY | {"orderly", "consume_threads", "handed_max", "hooks", "queue_changes"}
@@ -69,7 +79,10 @@ def blocking(name: str) -> str:
         text = text.replace(own, other)
     for pattern, word in WORDS:
         text = re.sub(pattern, word, text)
-    note = f"# Written by tools/shells.py from client/aio/{name}.py: change that one, then `./dev generate`.\n"
+    note = (
+        f"# Written by tools/shells.py from client/aio/{name}.py:"
+        " change that one, then `./dev generate`.\n"
+    )
     return formatted(note + text)
 
 
@@ -114,7 +127,7 @@ Setting = tuple[str, str, str, str]
 
 
 def settings(classes: dict[str, ast.ClassDef], name: str) -> Iterator[Setting]:
-    """Those of a configuration, inherited ones first; one that it overrides has the last default."""
+    """Yield the settings of a configuration, inherited ones first, with overridden defaults."""
     found: dict[str, Setting] = {}
     for base in classes[name].bases:
         found |= {each[0]: each for each in settings(classes, ast.unparse(base))}

@@ -1,11 +1,14 @@
-"""Command lines whose errors are one line, with exit code 2."""
+"""Command lines whose errors are one line, with exit code 2, and the types of their arguments."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import NoReturn
 
 from steelyard.printable import printable
+
+SECONDS_MAX = 86_400
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -15,3 +18,38 @@ class OneLineParser(argparse.ArgumentParser):
         """Exit with code 2; `message` may quote what a user typed."""
         text = printable(" ".join(message.split()))
         self.exit(2, f"{self.prog}: {text} (--help shows the options)\n")
+
+
+# -- types of arguments; each raises ArgumentTypeError ---------------------------------------------
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of whole numbers between two."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {least} to {most}"
+            )
+        return int(text)
+
+    return read
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, a day at most."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {SECONDS_MAX}")
+    return number
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """Read NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value

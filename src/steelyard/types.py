@@ -36,6 +36,18 @@ class LogLine(msgspec.Struct, frozen=True):
     text: str
 
 
+class Effort:
+    """The work that may still be done at once, in about microseconds of an ordinary core.
+
+    `left` may fall below zero, by the cost of what cannot be divided.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class FileRange(Protocol):
     """`len` unread bytes of a file, which a driver may send without reading them.
 

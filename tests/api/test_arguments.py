@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import cache
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -142,29 +143,32 @@ FOUR_WRONG = st.lists(WRONG, min_size=4, max_size=4)
 """Dealt out to arguments in turn: as many draws as arguments would be too many for Hypothesis."""
 
 
-def unlike_flags(value: object) -> bool:
-    """No number that the flag of a message may be."""
-    return not isinstance(value, int) or abs(value) > 2**31
+WRONG_FIELDS = WRONG.filter(lambda value: not isinstance(value, int) or abs(value) > 2**31)
+"""No number that the flag of a message may be. Made once: Hypothesis reads the source of a filter."""
+
+
+@cache
+def around(argument: Argument) -> tuple[bool, dict[str, Any]]:
+    """Whether the argument is positional only, and right values for what else its call needs."""
+    cls = getattr(SHELLS[argument.shell], argument.client)
+    function = dict(calls_of(cls))[argument.call]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+    viewed = argument.call in ("send_back", "track")
+    bare = False
+    options: dict[str, Any] = {}
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        name = parameter.name
+        if parameter.kind in positional:
+            bare = bare or name == argument.name
+        elif parameter.default is parameter.empty or name == "group":
+            options[name] = SAMPLES["request" if viewed and name == "message" else name]
+    return bare, options
 
 
 def given_wrongly(argument: Argument, value: object) -> tuple[list[Any], dict[str, Any]]:
-    """What the call is made with: this value, and right ones for what else it needs."""
-    cls = getattr(SHELLS[argument.shell], argument.client)
-    function = dict(calls_of(cls))[argument.call]
-    args: list[Any] = []
-    options: dict[str, Any] = {}
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        if parameter.name == argument.name and parameter.kind in positional:
-            args.append(value)
-        elif parameter.kind not in positional and (
-            parameter.default is parameter.empty or parameter.name == "group"
-        ):
-            viewed = argument.call in ("send_back", "track") and parameter.name == "message"
-            options[parameter.name] = SAMPLES["request" if viewed else parameter.name]
-    if not args:
-        options[argument.name] = value
-    return args, options
+    """Return what the call gets: this value, and right ones for what else it needs."""
+    bare, options = around(argument)
+    return ([value], dict(options)) if bare else ([], options | {argument.name: value})
 
 
 def test_everything_public_is_covered() -> None:
@@ -287,9 +291,7 @@ def test_a_wrong_field_of_a_message(running: Running, shell: str, data: st.DataO
     """A `Message` is made by the caller, without checks; they are where it is sent."""
     sent = running.send_well(shell, 2)
     for name in Message.__struct_fields__:
-        message = Message(
-            **{"topic": "Wrong", "body": b"x", name: data.draw(WRONG.filter(unlike_flags))}
-        )
+        message = Message(**{"topic": "Wrong", "body": b"x", name: data.draw(WRONG_FIELDS)})
         for call in ("send", "send_oneway"):
             argument = Argument(shell, "Producer", call, "message")
             with pytest.raises(ArgumentError, match=rf"message\.{name}\b"):

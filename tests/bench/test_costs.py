@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.costs import RECORD, Delivery, Move, Sent, Tail
+from bench.costs import MS, RECORD, Delivery, Move, Sent, Tail
 
 from bench import costs
-
-MS = 1_000_000
 
 
 def delivered(*rows: tuple[int, str, int]) -> list[Delivery]:
@@ -87,3 +85,32 @@ def test_a_tail_reads_whole_records_as_they_come(tmp_path: Path) -> None:
 def test_percentiles_in_ms() -> None:
     assert costs.share_ms([3 * MS, 1 * MS, 2 * MS], 0.5) == 2.0
     assert costs.share_ms([], 0.99) == 0
+
+
+def test_a_queue_stands_still_where_its_messages_wait_longer_than_before() -> None:
+    """They wait for 220 ms before the event at 3 000; afterwards for 300 ms, long after that for 900 ms."""
+    rows = {7: delivered((220, "a", 0), (3_300, "a", 1), (9_900, "a", 2), (11_500, "b", 3))}
+    sent = sent_at(7, 0, 3_000, 9_000, 11_490)
+
+    def stood(begin: int, by: int = 0) -> dict[int, int]:
+        found = costs.stalls(rows, sent, begin * MS, (begin + 2_000) * MS, 5_000 * MS, by * MS)
+        return {queue: wait // MS for queue, wait in found.items()}
+
+    first = {7: [costs.Delivery(0, "a", 9), *rows[7]]}
+    assert stood(3_000) == {7: 300}
+    assert stood(5_000) == {}  # what waits there began long before or long after it
+    assert stood(3_000, 150) == {}
+    assert stood(8_500, -50) == {7: 900}
+    assert costs.stalls(first, sent, 3_000 * MS, 5_000 * MS, 5_000 * MS, 81 * MS) == {}
+    assert costs.stalls(first, sent, 3_000 * MS, 5_000 * MS, 5_000 * MS, 79 * MS) == {7: 300 * MS}
+
+
+def test_a_queue_that_another_member_has_for_a_moment_has_not_moved() -> None:
+    rows = delivered((10, "a", 0), (500, "b", 1), (900, "a", 2), (950, "a", 3))
+    sent = sent_at(7, 0, 100, 890, 940, 2_000)
+
+    def stood(*more: Delivery) -> dict[int, int]:
+        return costs.stalls({7: [*rows, *more]}, sent, 0, 1_000 * MS, 0)
+
+    assert stood() == stood(*delivered((2_000, "b", 4))) == {7: 400 * MS}
+    assert stood(*delivered((1_000, "b", 4))) == {}

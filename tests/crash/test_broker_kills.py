@@ -21,8 +21,8 @@ from steelyard.store.store import Store
 pytestmark = pytest.mark.timeout(400)  # half a minute on an idle machine
 
 SEED = 20261121
-KILLS = 30
-KILLS_SYNC = 8
+KILLS = 15
+KILLS_SYNC = 5
 
 MIXES = (
     ("single", "single", "single", "single"),

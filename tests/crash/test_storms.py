@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.crash.storms import Storm, _client, _patiently
 from tests.peers.apache import free_port
+from tests.waiting import until
 
 STEELYARD = str(Path(sys.executable).with_name("steelyard"))
 
@@ -24,6 +26,18 @@ def test_nothing_changes_when_all_is_killed_in_any_order(tmp_path: Path) -> None
     lines: list[str] = []
     Storm(tmp_path, 848, lines.append).run(4)
     assert len(lines) == 4
+
+
+def _free(*ports: int) -> bool:
+    with ExitStack() as stack:
+        try:
+            for port in ports:
+                server = stack.enter_context(socket.socket())
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                server.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @contextmanager
@@ -42,6 +56,7 @@ def up(folder: Path, ports: tuple[int, int], *, kill: bool) -> Iterator[None]:
         (process.kill if kill else process.terminate)()
         process.wait(60)
         process.stdout.close()
+        until(lambda: _free(ports[0], ports[1], ports[1] + 1), "the brokers have ended, too")
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])

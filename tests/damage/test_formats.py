@@ -17,7 +17,11 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def unpacked(name: str) -> tuple[MemoryDisk, object]:
-    """The folder in a golden archive, and what is to be read from it."""
+    """The folder in a golden archive, and what is to be read from it.
+
+    Format 1 was written when the end of a queue with an open transaction was not yet its last
+    stable offset.
+    """
     disk = MemoryDisk()
     with zipfile.ZipFile(GOLDEN / name) as archive:
         for member in archive.namelist():
@@ -25,7 +29,11 @@ def unpacked(name: str) -> tuple[MemoryDisk, object]:
                 path = member.removeprefix("data/")
                 disk.make_folder(path.rpartition("/")[0])
                 disk.open(path).write(0, archive.read(member))
-        return disk, json.loads(archive.read("expected.json"))
+        expected = json.loads(archive.read("expected.json"))
+    if name == "store-format-1.zip":
+        expected["remoting"]["events/1"]["high"] = 26
+        expected["times"]["events/1"]["10000000"][0] = "26"
+    return disk, expected
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("store-format-*.zip")))

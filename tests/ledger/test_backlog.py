@@ -18,11 +18,28 @@ def test_a_backlog_is_on_straight_lines_between_its_points() -> None:
         waits(1_500, 4, broker="b"),
     ]
     backlog = backlogs(records, "g")
-    assert backlog == ([1_000, 1_500, 2_000, 3_000], [10, 24, 34, 4])
-    assert [backlog.at(at) for at in (999, 1_250, 2_500, 9_000)] == [None, 17, 19, 4]
-    assert backlog.over(1_250, 2_500) == ([1_250, 1_500, 2_000, 2_500], [17, 24, 34, 19])
+    assert backlog.total() == ([1_000, 1_500, 2_000, 3_000], [10, 24, 34, 4])
+    assert [backlog.at(at) for at in (999, 1_250, 2_500, 9_000)] == [None, 15, 19, 4]
+    assert backlog.over(2_250, 2_500) == ([2_250, 2_500], [26.5, 19])
     assert backlog.over(0, 500) == ([], [])
-    assert backlogs(records, "another") == ([], [])
+    assert backlogs(records, "another").total() == ([], [])
+
+
+def test_a_backlog_that_rises_where_a_rebalance_begins_rises_by_it() -> None:
+    """It is recorded once a second, and before and after the event at 10 300; of both brokers."""
+    records: list[Record] = [
+        *(waits(at, 1) for at in range(0, 10_001, 1_000)),
+        *(waits(at + 250, 1, broker="b") for at in range(0, 10_001, 1_000)),
+        joined(5_100, "A", "A"),
+        joined(10_300, "B", "AB"),
+        waits(11_000, 701),
+        waits(11_250, 901, broker="b"),
+    ]
+    assert backlogs(records, "g").over(5_100, 10_300).totals[-1] == 2
+    first, second = cost.rebalances(records)
+    assert (first.spike, first.drain_ms) == (1.0, 0)
+    assert second.spike is not None
+    assert second.spike > 700
 
 
 @pytest.mark.parametrize(

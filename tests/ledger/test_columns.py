@@ -16,11 +16,14 @@ import pytest
 
 from steelyard.ledger.columns import ColumnKind, columns
 from steelyard.ledger.events import Record
-from steelyard.ledger.tables import Handoff, Rebalance
+from steelyard.ledger.tables import TABLES as LEDGER_TABLES
 
 PAGE = Path(__file__).parents[2] / "docs" / "LEDGER.md"
 
-TABLES: Mapping[str, type[msgspec.Struct]] = {"rebalances": Rebalance, "handoffs": Handoff}
+TABLES: Mapping[str, type[msgspec.Struct]] = {
+    name: LEDGER_TABLES[name].rows
+    for name in ("rebalances", "handoffs", "events", "balance", "lag")
+}
 RECORDS: Mapping[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(Record)
 }

@@ -18,8 +18,8 @@ def test_a_second_member_joins() -> None:
     """A owns queues 0 and 1; B joins at 10 000, at both brokers; queue 1 moves.
 
     1. A gets queue 1 up to offset 8 at 9 900, up to 10 at 10 300, and commits only 8.
-    2. B asks for it at 10 900 and starts at 8 at 11 000: 2 messages are redelivered; whether A worked on them nobody knows. The message at 8 was stored at
-       9 890: pause 700.
+    2. B asks for it at 10 900 and starts at 8 at 11 000: 2 messages are redelivered; whether A worked on them nobody knows. A's last commit says
+       that it did not, and the message at 8 was stored at 9 890, before A was delivered the one before it: pause 1 100.
     3. The backlog is 2, rises to 12 at 11 000 and falls to 0 at 11 400: spike 6; it is back at 2 at 11 333.
     """
     records: list[Record] = [
@@ -48,7 +48,7 @@ def test_a_second_member_joins() -> None:
             to_client="B",
             last_delivery_ms=10_300,
             first_delivery_ms=11_000,
-            pause_ms=700,
+            pause_ms=1_100,
             first_fetch_ms=100,
             listener_pause_ms=None,
             redelivered=2,
@@ -73,9 +73,9 @@ def test_a_second_member_joins() -> None:
         first_fetch_ms=100,
         queues_moved=1,
         queues_stalled=0,
-        pause_p50_ms=700,
-        pause_p99_ms=700,
-        pause_max_ms=700,
+        pause_p50_ms=1_100,
+        pause_p99_ms=1_100,
+        pause_max_ms=1_100,
         redelivered=2,
         reprocessed_min=0,
         reprocessed_max=2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ledger.records import BOTH, READ, got, joined, requested, said, triggers
+from tests.ledger.records import BOTH, READ, got, joined, left, requested, said, triggers
 
 from steelyard.ledger import cost
 from steelyard.ledger.events import BrokerStarted, BrokerStopped, Committed, HandedOver, Record
@@ -66,6 +66,61 @@ def test_two_members_believe_that_they_own_a_queue() -> None:
     (handoff,) = cost.handoffs(records)
     assert (handoff.from_client, handoff.to_client, handoff.redelivered) == ("A", "B", 20)
     assert (handoff.last_delivery_ms, handoff.first_delivery_ms) == (5_100, 5_200)
+
+
+def pause(*records: Record) -> int:
+    """The pause of the queue that A has until B is delivered 50 and what follows, at 20 000; B joins at 12 000."""
+    new = got(20_000, "B", 50, 90, stored=3_000)
+    (row,) = cost.handoffs([joined(0, "A", "A"), *records, joined(12_000, "B", "AB"), new])
+    assert (row.kind, row.from_client, row.to_client) == ("moved", "A", "B")
+    return row.pause_ms
+
+
+READ_AHEAD: list[Record] = [
+    got(4_000, "A", 0, 40),
+    got(10_000, "A", 40, 60, until=11_000),
+    got(11_500, "A", 60, 90),
+]
+"""A was delivered the message before 50 at about 10 500, and what B gets once more until 11 500."""
+
+
+def test_what_the_old_owner_dropped_is_no_delivery_that_ends_a_pause() -> None:
+    """It had committed just what was before it; if not, nobody knows what it did after its commit."""
+    assert pause(*READ_AHEAD, said(11_600, "A", 50)) == 9_500
+    assert pause(*READ_AHEAD, said(10_700, "A", 45), said(11_600, "A", 50)) == 9_300
+    assert pause(*READ_AHEAD, said(11_600, "A", 45)) == 8_500
+    assert pause(*READ_AHEAD, said(11_600, "B", 50)) == 8_500
+    assert pause(*READ_AHEAD) == 8_500
+
+
+def test_who_died_or_lost_its_broker_had_no_time_to_commit() -> None:
+    commit = said(11_600, "A", 50)
+    died = left(11_900, "A", "", cause="closed")
+    assert pause(*READ_AHEAD, commit, died) == 8_500
+    assert pause(*READ_AHEAD, commit, died, joined(11_950, "A", "A")) == 9_500
+    assert pause(*READ_AHEAD, commit, left(11_900, "A", "")) == 9_500
+    stopped, started = BrokerStopped(at=11_700, broker="a"), BrokerStarted(at=11_800, broker="a")
+    assert pause(*READ_AHEAD, commit, stopped, died, started) == 8_500
+    other = (BrokerStopped(at=11_700, broker="b"), left(11_750, "A", "", "b", cause="closed"))
+    assert pause(*READ_AHEAD, commit, *other) == 9_500
+
+
+def test_a_queue_that_was_set_back_paused_since_its_last_delivery() -> None:
+    """B begins before everything that A was delivered since it has the queue."""
+    assert pause(got(11_500, "A", 60, 90), said(11_600, "A", 50)) == 8_500
+
+
+def test_a_queue_that_comes_back_after_its_broker_has_stood_still() -> None:
+    """Its broker stops and returns; B is delivered it first, and A has it again after 300 ms."""
+    records: list[Record] = [
+        *BOTH,
+        got(19_000, "A", 0, 5, broker="b", until=19_950),
+        BrokerStopped(at=20_000, broker="b"),
+        BrokerStarted(at=40_000, broker="b"),
+        got(40_400, "B", 5, 6, broker="b", stored=19_960),
+        got(40_700, "A", 6, 7, broker="b", stored=40_450),
+    ]
+    assert kinds(records) == [("stalled", 0, 20_440, "g/20000")]
 
 
 def test_a_queue_that_comes_straight_back_has_not_moved() -> None:
@@ -170,7 +225,7 @@ def test_what_listeners_saw_of_a_pause() -> None:
     ]
     first = HandedOver(at=11_020, broker="a", group="g", client="B", topic="T", queue=0)
     (row,) = cost.handoffs([*records, first])
-    assert (row.pause_ms, row.listener_pause_ms) == (1_000, 570)
+    assert (row.pause_ms, row.listener_pause_ms) == (1_200, 570)
     assert cost.handoffs(records)[0].listener_pause_ms is None
     silent = [one for one in records if not isinstance(one, Committed)]
     assert cost.handoffs([*silent, first])[0].listener_pause_ms is None

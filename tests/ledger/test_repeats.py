@@ -66,6 +66,16 @@ def test_a_member_that_goes_back_commits_what_it_works_on_then() -> None:
     assert reprocessed(*records, said(3_000, "A", 100)) == (80, 0, 80)
 
 
+def test_a_member_that_goes_back_within_a_millisecond_has_not_processed_twice() -> None:
+    """A cooperative rebalance has it fetch the same messages again, of which it drops the first."""
+    records: list[Record] = [
+        got(2_000, "A", 0, 5),
+        got(2_000, "A", 0, 10, until=2_100),
+        said(3_000, "A", 10),
+    ]
+    assert reprocessed(*records) == (5, 0, 5)
+
+
 def test_commits_of_a_later_holding_say_nothing_of_an_earlier_one() -> None:
     """A is delivered up to 100, B goes on at 20 up to 120, and A has the queue once more from there on."""
     records: list[Record] = [

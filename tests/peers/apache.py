@@ -190,7 +190,8 @@ def java_environment() -> dict[str, str]:
 class Peer:
     """One JVM with `Peer.java`; not for several threads.
 
-    `messages` grows as its consumers receive, `notices` by all else that it tells unasked (see Peer.java).
+    `messages` grows as its consumers receive, `notices` by all else that it tells unasked (see Peer.java), each with the
+    time `at` which it did.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class Peer:
 
     def _read(self, lines: IO[bytes]) -> None:
         for line in lines:
-            event = json.loads(line)
+            event = {"at": time.time(), **json.loads(line)}
             if event["event"] == "message":
                 self.messages.append(event)
             elif event["event"] in ("done", "failed"):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from tests.api.conftest import Servers
+from tests.moves import contents
 from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, Cluster, Peer
 from tests.peers.ours import Member
 from tests.peers.series import message
 from tests.waiting import until
 
 from steelyard import Admin, BrokerError, Producer, ProducerConfig, SteelyardError
+from steelyard.errors import ConnectError
 
 pytestmark = pytest.mark.peer
 
@@ -69,6 +72,7 @@ SETTINGS: dict[str, dict[str, object]] = {
 class Guarded(NamedTuple):
     """A cluster that wants credentials, with the topics Open and Closed, and the certificate that it shows."""
 
+    server: str
     nameserver: str
     certificate: Path
 
@@ -100,7 +104,7 @@ def guarded(
     cluster = Cluster(folder, version, java_options=options, settings=SETTINGS[version])
     try:
         cluster.start().wait_ready()
-        made = Guarded(cluster.nameserver, certificate)
+        made = Guarded(version, cluster.nameserver, certificate)
         with administrator(made, OPERATOR) as admin:
             for topic in ("Open", "Closed"):
                 admin.create_topic(topic, cluster="DefaultCluster", queues=4)
@@ -180,3 +184,117 @@ def test_tls(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
     careful = producer(guarded, CLERK, ssl.create_default_context())
     with careful, pytest.raises(SteelyardError):
         careful.send("Open", b"hello", timeout_ms=3_000)
+
+
+def test_spark(guarded: Guarded, name: str) -> None:
+    """The source reads with credentials, plain and encrypted; without, it says which broker refused it."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install steelyard[spark]")
+    from steelyard.spark.options.reading import read_options
+    from steelyard.spark.source import RocketMQReader
+
+    def keys_of(topic: str, **options: str) -> set[str]:
+        given = {"nameservers": guarded.nameserver, "subscribe": topic, "retryTimeoutMs": "5000"}
+        reader = RocketMQReader(read_options(given | options))
+        return {
+            key
+            for part in reader.partitions()
+            for batch in reader.read(part)
+            for key in batch.column("keys").to_pylist()  # type: ignore[attr-defined]
+        }
+
+    with producer(guarded, CLERK) as clerk:
+        for index in range(8):
+            clerk.send(message("Open", name, index, 60))
+    # 5.x lets the clerk consume, but not ask where queues begin and end.
+    signed = {"accessKey": OPERATOR.access, "secretKey": OPERATOR.secret}
+    encrypted = {"tls": "true", "tlsCaFile": str(guarded.certificate)}
+    sent = {f"{name}-key-{index}" for index in range(8)}
+    until(lambda: keys_of("Open", **signed) >= sent, "all readable")
+    assert keys_of("Open", **signed, **encrypted) >= sent
+    for options in ({}, signed | {"secretKey": "some-other-secret"}, encrypted):
+        with pytest.raises(BrokerError, match=r"127\.0\.0\.1:\d+"):
+            keys_of("Open", **options)
+    with pytest.raises(ConnectError, match=r"certificate verify failed"):
+        keys_of("Open", **signed, tls="true", retryTimeoutMs="0")
+
+
+def test_move(guarded: Guarded, name: str, tmp_path: Path, capsys: Any) -> None:
+    """A topic goes there and back with credentials, encrypted; without them one line says who refused it."""
+    pytest.importorskip("pyarrow", reason="Spark is not installed: pip install steelyard[spark]")
+    from steelyard.spark import pipeline
+
+    given = {"accessKey": OPERATOR.access, "secretKey": OPERATOR.secret}
+    given |= {"tls": "true", "tlsCaFile": str(guarded.certificate)}
+
+    def move(source: str, target: str, state: str, **options: Mapping[str, str]) -> int:
+        command = ["move", "rocketmq", "--from", source, "--to", target, "-t", name]
+        for side, named in options.items():
+            command += [f"--{side}-option={key}={text}" for key, text in named.items()]
+        return pipeline.main([*command, "--state", str(tmp_path / state)])
+
+    home, third = Servers(tmp_path / "home"), Servers(tmp_path / "third")
+    try:
+        with Admin(home.nameservers) as admin:
+            admin.create_topic(name, queues=2)
+        with Producer(f"{name}p", home.nameservers) as sender:
+            for index in range(20):
+                sender.send(message(name, "s", index, 60))
+        away = guarded.nameserver
+        assert move(home.nameservers, away, "there", to=given) == 0, capsys.readouterr()
+        assert move(away, third.nameservers, "back", **{"from": given}) == 0, capsys.readouterr()
+        sent, returned = (
+            [[view[0] for view in one] for _, one in sorted(contents(where, name).items())]
+            for where in (home.nameservers, third.nameservers)
+        )
+        assert [one for one in returned if one] == sent
+        capsys.readouterr()
+        refused = {"retryTimeoutMs": "0"}
+        assert move(away, home.nameservers, "other", **{"from": refused}) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "127.0.0.1:" in line
+    finally:
+        home.stop()
+        third.stop()
+
+
+def test_spark_sink(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
+    """The sink writes with credentials, plain and encrypted, what Java consumes; else it says which broker refused it."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install steelyard[spark]")
+    import pyarrow as pa
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    from steelyard.spark.writing.sink import batch_writer
+
+    schema = StructType([StructField("body", BinaryType()), StructField("keys", StringType())])
+
+    def write(key: str, topic: str = "Open", **options: str) -> None:
+        given = {"nameservers": guarded.nameserver, "topic": topic, "retryTimeoutMs": "5000"}
+        writer = batch_writer(given | options, schema, overwrite=False)
+        rows = pa.RecordBatch.from_pydict({"body": [b"a row"] * 2, "keys": [f"{name}-{key}"] * 2})
+        writer.write(iter([rows]))
+
+    java = peers[NEW]
+    words = (f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*")
+    java.ask("consumer", *words, **CLERK.of_java)
+    signed = {"accessKey": CLERK.access, "secretKey": CLERK.secret}
+    encrypted = {"tls": "true", "tlsCaFile": str(guarded.certificate)}
+    write("plain", **signed)
+    write("encrypted", **signed, **encrypted)
+    wrong = signed | {"secretKey": "some-other-secret"}
+    refused_ones = [wrong, wrong | encrypted, encrypted, {}]
+    if guarded.server == NEW_SERVER:  # 4.9 does not look at the topic of a batch
+        refused_ones.append(signed | {"topic": "Closed"})
+    for options in refused_ones:
+        with pytest.raises(BrokerError, match=r"127\.0\.0\.1:\d+") as refused:
+            write("refused", **options)
+        assert "secret" not in str(refused.value).replace(wrong["secretKey"], "secret")
+    with pytest.raises(ConnectError, match=r"certificate verify failed"):
+        write("refused", **signed, tls="true")
+
+    def keys() -> list[str]:
+        found = [event["keys"] for event in java.received(f"{name}c")]
+        return sorted(key for key in found if str(key).startswith(name))
+
+    until(lambda: len(keys()) >= 4, "all at Java's")
+    assert keys() == [f"{name}-encrypted"] * 2 + [f"{name}-plain"] * 2
+    java.ask("stop", f"{name}c")

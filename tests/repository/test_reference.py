@@ -26,7 +26,7 @@ def test_it_has_a_page_for_each_public_module_and_the_names_in_it(tmp_path: Path
         "steelyard/config.html",
         "steelyard/errors.html",
         "steelyard/spark.html",
-        "steelyard/spark/options.html",
+        "steelyard/spark/options/reading.html",
         "steelyard/spark/source.html",
     }
     assert 'id="Producer.send_in_transaction"' in (tmp_path / "steelyard.html").read_text()

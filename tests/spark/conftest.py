@@ -16,7 +16,7 @@ from steelyard.wire.remoting import fastjson, frame, headers
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicList, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
-from steelyard.wire.remoting.message import encode_record
+from steelyard.wire.remoting.message import batch_entries, encode_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +127,19 @@ def pull_ext(following: int) -> Mapping[str, str]:
 
 def found_nothing(code: ResponseCode, following: int) -> Command:
     return Command(code, ext=pull_ext(following), remark=code.name)
+
+
+def stores(peer: Peer, topic: str) -> list[bytes]:
+    """Let the peer have an empty topic and take batches for it; the bodies that it took."""
+    peer.queues[topic] = [[]]
+    bodies: list[bytes] = []
+
+    def store(request: Command) -> Command:
+        bodies.extend(entry.body for entry in batch_entries(request.body))
+        return Command(0, ext={"msgId": "m", "queueId": "0", "queueOffset": "0"})
+
+    peer.replies[RequestCode.SEND_BATCH_MESSAGE] = store
+    return bodies
 
 
 def hang_up(_: Command) -> Command:

@@ -6,13 +6,19 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from tests.spark.conftest import Peer, listening
+from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.spark.conftest import Peer, listening, stores
 
 from steelyard.errors import ConfigError, ConnectError
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
 from steelyard.spark.source import RocketMQReader
+from steelyard.spark.writing.sink import batch_writer
 from steelyard.wire.remoting.acl import signature
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
 
 
 @pytest.fixture
@@ -36,11 +42,25 @@ def rows(peer: Peer, **options: str) -> int:
     )
 
 
+def write(peer: Peer, **options: str) -> list[bytes]:
+    """Write a row with a writer that was sent to a worker; the bodies of the batches that came."""
+    stored = stores(peer, "W")
+    given = {"nameservers": peer.address, "topic": "W", "retryTimeoutMs": "0"}
+    schema = StructType([StructField("body", BinaryType())])
+    writer = batch_writer(given | options, schema, overwrite=False)
+    rows = pa.RecordBatch.from_pydict({"body": [b"a row"]})
+    cloudpickle.loads(cloudpickle.dumps(writer)).write(iter([rows]))  # type: ignore[no-untyped-call]
+    return stored
+
+
 def test_tls(encrypted: Peer, certificate: Path) -> None:
     trusted = {"tls": "true", "tlsCaFile": str(certificate), "tlsCertFile": str(certificate)}
     assert rows(encrypted, **trusted) == 200
+    assert write(encrypted, **trusted) == [b"a row"]
     with pytest.raises(ConnectError, match=r"TLS with .* failed: .*certificate verify failed"):
         rows(encrypted, tls="true")
+    with pytest.raises(ConnectError, match=r"TLS with .* failed: .*certificate verify failed"):
+        write(encrypted, tls="true")
 
 
 def test_tls_files_that_cannot_be_used(peer: Peer) -> None:
@@ -48,14 +68,29 @@ def test_tls_files_that_cannot_be_used(peer: Peer) -> None:
         rows(peer, tls="true", tlsCaFile="/nowhere.pem")
 
 
+KEYS = {"accessKey": "me", "secretKey": "hush", "securityToken": "token"}
+
+
+def are_signed(requests: list[Command]) -> bool:
+    """Whether all are, with KEYS; clears the list."""
+    taken = requests.copy()
+    requests.clear()
+    return all(
+        (request.ext["AccessKey"], request.ext["SecurityToken"]) == ("me", "token")
+        and request.ext["Signature"] == signature(dict(request.ext), request.body, b"hush")
+        for request in taken
+    )
+
+
 def test_every_request_is_signed(peer: Peer) -> None:
     peer.fill("T", 2, 100)
-    assert rows(peer, accessKey="me", secretKey="hush", securityToken="token") == 200
+    assert rows(peer, **KEYS) == 200
     assert len(peer.asked) > 8
-    for request in peer.asked:
-        assert (request.ext["AccessKey"], request.ext["SecurityToken"]) == ("me", "token")
-        expected = signature(dict(request.ext), request.body, b"hush")
-        assert request.ext["Signature"] == expected
-    peer.asked.clear()
+    assert are_signed(peer.asked)
+    assert write(peer, **KEYS) == [b"a row"]
+    codes = {request.code for request in peer.asked}
+    assert codes == {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_BATCH_MESSAGE}
+    assert are_signed(peer.asked)
     assert rows(peer) == 200
+    write(peer)
     assert not any("Signature" in request.ext for request in peer.asked)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.spark.admission import Admission
 from steelyard.spark.offsets import QueueName, backlogs
+from steelyard.spark.reading.admission import Admission
 
 QUEUES = st.tuples(st.just("T"), st.sampled_from(["a", "b"]), st.integers(0, 5))
 GROWTH = st.dictionaries(QUEUES, st.integers(1, 50), max_size=6)

@@ -12,10 +12,10 @@ from tests.waiting import until
 
 from steelyard import Admin, Message, MessageQueue, Producer
 from steelyard.errors import BrokerError
-from steelyard.spark.catalog import Catalog
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
+from steelyard.spark.reading.catalog import Catalog
+from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.source import RocketMQReader
-from steelyard.spark.stream import RocketMQStreamReader
 from steelyard.wire.remoting.codes import ResponseCode
 
 _serial = count(1)

@@ -18,9 +18,9 @@ from steelyard.ledger import cost
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, BrokerStarted, Delivered, MemberJoined, Record
 from steelyard.ledger.starts import MERGE_MS
-from steelyard.spark import columns
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
 from steelyard.spark.ownership import ownership_chart
+from steelyard.spark.reading import columns
 from steelyard.spark.source import RocketMQReader
 
 

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.spark.rows import rows_of
 
 from steelyard.errors import ProtocolError
-from steelyard.spark import columns
+from steelyard.spark.reading import columns
 from steelyard.wire.remoting.flags import SysFlag, compress
 from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
 
@@ -70,20 +71,6 @@ def row_of(view: MessageView) -> dict[str, object]:
         "reconsumeTimes": view.reconsume_times,
         "msgId": view.message_id,
     }
-
-
-def rows_of(batch: pa.RecordBatch) -> list[dict[str, object]]:
-    batch.validate(full=True)
-    times = {"bornTimestamp", "storeTimestamp"}
-    lists = {
-        field.name: (
-            batch.column(field.name).cast(pa.int64())
-            if field.name in times
-            else batch.column(field.name)
-        ).to_pylist()
-        for field in batch.schema
-    }
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
 def test_columns_of_the_golden_record() -> None:

@@ -1,4 +1,4 @@
-"""The demo's own job, on messages of a small peer: delays per carrier."""
+"""The demo's own job: delays per carrier, from messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from demo.delays import carrier_delays
+from demo.delays import carrier_delays, flights_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from tests.spark.conftest import Peer
 
 pytestmark = [
     pytest.mark.spark,
@@ -18,15 +17,18 @@ pytestmark = [
 ]  # on a busy machine; an interrupted call is the end of the session
 
 
-def test_delays_per_carrier(spark: SparkSession, peer: Peer) -> None:
+def test_delays_per_carrier(spark: SparkSession) -> None:
     flights: list[dict[str, object]] = [
         *({"carrier": "UA", "dep_delay": float(n), "arr_delay": n - 10} for n in range(101)),
         {"carrier": "UA", "dep_delay": float("nan"), "arr_delay": float("nan")},
         {"carrier": "AA", "dep_delay": 5, "arr_delay": None, "tailnum": "N1"},
         {"carrier": "AA", "dep_delay": 7},
     ]
-    peer.put("flights", *(json.dumps(flight).encode() for flight in flights), b"no JSON")
-    rows = carrier_delays(spark, peer.address, "flights").collect()
+    bodies = [json.dumps(flight).encode() for flight in flights]
+    messages = [(body, {"flight_row": str(number)}) for number, body in enumerate(bodies)]
+    messages += [messages[3], messages[3], (b"no JSON", {"flight_row": "3"})]  # sent again
+    frame = spark.createDataFrame(messages, "body binary, properties map<string, string>")
+    rows = carrier_delays(flights_of(frame)).collect()
     assert [row.asDict() for row in rows] == [
         {
             "carrier": "AA",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from steelyard.errors import ConfigError
@@ -13,6 +14,7 @@ from steelyard.spark.offsets import (
     Behind,
     QueueName,
     Range,
+    aligned,
     backlogs,
     behind,
     from_json,
@@ -124,3 +126,40 @@ def test_the_longest_is_split() -> None:
 def test_lag() -> None:
     assert behind({A: 5, B: 10, C: 3}, {A: 15, B: 9}) == Behind(0, 5.0, 10, 10)
     assert behind({}, {A: 4}) == Behind(0, 0.0, 0, 0)
+
+
+stored_at = st.lists(st.integers(1, 60), max_size=12).map(sorted)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), stored_at, min_size=1), st.data())
+def test_batches_that_end_at_one_time(stored: dict[str, list[int]], data: st.DataObject) -> None:
+    """What is in the batch was stored before a time, and nothing else was; it is as large as it may be."""
+    queues = {("T", broker, 0): times for broker, times in stored.items()}
+    start = {q: data.draw(st.integers(0, len(times))) for q, times in queues.items()}
+    begun = max([0, *(times[start[q] - 1] for q, times in queues.items() if start[q])])
+    start = {q: bisect_right(times, begun) for q, times in queues.items()}
+    end = {q: len(times) for q, times in queues.items()}
+    size = sum(end[q] - start[q] for q in queues)
+    assume(size > 1)
+    most = data.draw(st.integers(1, size - 1))
+    found, at = aligned(
+        start,
+        end,
+        most,
+        lambda time: {q: bisect_left(times, time) for q, times in queues.items()},
+        after=begun,
+        before=100,
+    )
+    assert found == {q: max(start[q], bisect_left(times, at)) for q, times in queues.items()}
+    taken = sum(found[q] - start[q] for q in queues)
+    next_ones = sum(bisect_right(times, at) - found[q] for q, times in queues.items())
+    assert taken > most or 0 < taken <= most < taken + next_ones
+
+
+def test_a_time_with_more_messages_than_a_batch_is_a_batch() -> None:
+    queue = ("T", "a", 0)
+    times = [5, 7, 7, 7, 9]
+    found, at = aligned(
+        {queue: 1}, {queue: 5}, 2, lambda t: {queue: bisect_left(times, t)}, after=5, before=100
+    )
+    assert (found, at) == ({queue: 4}, 8)

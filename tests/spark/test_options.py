@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import steelyard.spark.options
+import steelyard.spark.options.reading
 from steelyard.errors import ConfigError
-from steelyard.spark.access import Access
-from steelyard.spark.option_table import Reads, markdown
-from steelyard.spark.options import Options, read_options
-from steelyard.spark.positions import COMMITTED, EARLIEST, LATEST, ReadPosition
+from steelyard.spark.options.access import Access
+from steelyard.spark.options.positions import COMMITTED, EARLIEST, LATEST, ReadPosition
+from steelyard.spark.options.reading import Options, read_options
+from steelyard.spark.options.table import OPTIONS, Reads, markdown
 
 GUIDE = Path(__file__).parents[2] / "docs" / "SPARK_SOURCE.md"
 NEEDED = {"nameservers": "127.0.0.1:9876", "subscribe": "T"}
@@ -134,9 +134,9 @@ def test_durations(text: str, milliseconds: int) -> None:
 
 
 def test_the_documentation_has_the_table() -> None:
-    """Generated: paste the output of `python -m steelyard.spark.option_table`."""
-    assert markdown() in GUIDE.read_text()
-    assert markdown() in (steelyard.spark.options.__doc__ or "")
+    """Generated: paste the output of `python -m steelyard.spark.options.table`."""
+    assert markdown(OPTIONS) in GUIDE.read_text()
+    assert markdown(OPTIONS) in (steelyard.spark.options.reading.__doc__ or "")
 
 
 @pytest.mark.parametrize("name", ["nameServer", "nameservers", "nameServers", "nameserver"])

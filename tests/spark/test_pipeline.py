@@ -1,4 +1,4 @@
-"""The Spark jobs on messages of a small peer: both tables with the rows that `ledger.cost` makes."""
+"""The Spark jobs on messages of a small peer: tables with the rows that `ledger.cost` makes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from tests.waiting import until
 
 from steelyard.ledger import cost
 from steelyard.ledger import events as ledger
@@ -21,7 +23,7 @@ from steelyard.ledger.events import (
 from steelyard.spark import pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
     from tests.spark.conftest import Peer
 
 pytestmark = [
@@ -65,17 +67,89 @@ RECORDS: list[Record] = [
 ]
 
 
-def test_the_ledger_becomes_two_tables(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
+def test_the_ledger_becomes_tables(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
     bodies = [ledger.encode(RECORDS[:4]), ledger.encode(RECORDS[4:]), ledger.encode([])]
     peer.put(LEDGER_TOPIC, *bodies)
-    for _ in range(2):  # the second run replaces the tables of the first
+    for _ in range(2):  # the second run finds nothing new
         tables = pipeline.ledger_tables(spark, peer.address, tmp_path / "out")
     expected = cost.costs(RECORDS)
     assert len(expected.handoffs) == 1
     assert len(expected.rebalances) == 5
     assert tables.collect() == expected
     assert dict(tables.rebalances.dtypes)["started_at"] == "timestamp"
+    assert sorted((row.kind, row.group) for row in tables.events.collect()) == [
+        ("broker_started", ""),
+        ("broker_started", ""),
+        ("joined", "one"),
+        ("joined", "one"),
+        ("joined", "two"),
+    ]
+    assert [(row.client, row.queues, row.delivered) for row in served(tables, "one")] == [
+        ("A", 1, 10),
+        ("B", 1, 12),
+    ]
     assert pipeline.read_ledger(spark, peer.address) == RECORDS
+
+
+def served(tables: pipeline.LedgerTables, group: str) -> list[Row]:
+    return tables.balance.where(tables.balance.group == group).orderBy("client").collect()
+
+
+def test_a_later_run_goes_on_where_the_last_one_ended(
+    spark: SparkSession, peer: Peer, tmp_path: Path
+) -> None:
+    """Rows of the first run change: group two has a rebalance less, and then a row that is final."""
+    later: list[Record] = [delivered(8_000_000, "one", "A", 20, 30)]
+    for count in (4, 7, len(RECORDS)):
+        peer.put(LEDGER_TOPIC, *(ledger.encode([one]) for one in RECORDS[:count]))
+        tables = pipeline.ledger_tables(spark, peer.address, tmp_path, messages_max=2)
+        assert tables.collect() == cost.costs(RECORDS[:count])
+        kinds = [type(one).__struct_config__.tag for one in RECORDS[:count]]
+        assert tables.events.count() == len(kinds) - kinds.count("delivered")
+    assert {row.batch for row in tables.rebalances.collect()} == {"open"}
+    every = [*RECORDS, *later]
+    peer.put(LEDGER_TOPIC, *(ledger.encode([one]) for one in every))
+    unfinished = tmp_path / "lag" / ".spark-staging-of-a-writer-that-was-killed"
+    unfinished.mkdir()
+    tables = pipeline.ledger_tables(spark, peer.address, tmp_path)
+    assert not unfinished.exists()
+    assert tables.collect() == cost.costs(every)
+    assert tables.rebalances.where("group = 'one' and batch != 'open'").count() == 3
+    assert {str(row.day) for row in tables.rebalances.collect()} == {"1970-01-01"}
+
+
+def test_records_that_come_too_late_are_told(
+    spark: SparkSession, peer: Peer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer.put(LEDGER_TOPIC, ledger.encode(RECORDS))
+    pipeline.ledger_tables(spark, peer.address, tmp_path, delay_ms=0)
+    late = [*RECORDS, delivered(3_000, "one", "A", 10, 12)]
+    peer.put(LEDGER_TOPIC, ledger.encode(RECORDS), ledger.encode(late[-1:]))
+    tables = pipeline.ledger_tables(spark, peer.address, tmp_path, delay_ms=0)
+    assert tables.collect() == cost.costs(RECORDS)
+    assert "left out 1 records that came too late, 0 messages that came again" in caplog.text
+
+
+def test_tables_follow_the_ledger(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
+    peer.put(LEDGER_TOPIC, ledger.encode(RECORDS[:5]))
+
+    def count() -> int | None:
+        """Rows of `rebalances`; None if a batch has replaced the open rows while they were read."""
+        try:
+            return pipeline.tables_in(spark, tmp_path).rebalances.count()
+        except Py4JJavaError as error:
+            if "FILE_NOT_EXIST" not in str(error):
+                raise
+            return None
+
+    query = pipeline.follow_ledger(spark, peer.address, tmp_path, interval_s=0)
+    try:
+        until(lambda: count() == 2)
+        peer.put(LEDGER_TOPIC, ledger.encode(RECORDS[:5]), ledger.encode(RECORDS[5:]))
+        until(lambda: count() == 5)
+    finally:
+        query.stop()
+    assert pipeline.tables_in(spark, tmp_path).collect() == cost.costs(RECORDS)
 
 
 def test_a_ledger_without_groups_gives_empty_tables(
@@ -94,7 +168,8 @@ def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "broker_started" in out
     assert f"hand-offs: 1; tables in {tmp_path}" in out
-    assert {path.name for path in tmp_path.iterdir()} == {"handoffs", "rebalances"}
+    tables = {path.name for path in tmp_path.iterdir() if not path.name.startswith("_")}
+    assert tables == {"events", "handoffs", "rebalances", "balance", "lag"}
 
 
 def test_the_command_line_reads_a_copy_of_the_ledger_and_writes_a_report(
@@ -121,6 +196,9 @@ def test_the_command_line_tells_errors_in_a_line(
 WRONG = [
     (["--spark-conf", "a=b"], "argument --spark-conf: 'a=b' is not NAME=VALUE with a name"),
     (["--spark-conf", "spark.a"], "argument --spark-conf: 'spark.a' is not NAME=VALUE"),
+    (["--delay", "-1"], "argument --delay: '-1' is not a number from 0 to 86400"),
+    (["--interval", "soon"], "argument --interval: 'soon' is not a number from 0 to 86400"),
+    (["--messages-max", "0"], "argument --messages-max: '0' is not a whole number from 1 to"),
     (["--packages", "a:b:1,c"], "argument --packages: 'c' is not group:artifact:version"),
     (["--jars", "none.jar"], "argument --jars: there is no file 'none.jar'"),
 ]
@@ -170,6 +248,10 @@ def test_spark_options_become_settings(tmp_path: Path) -> None:
         (
             "ModuleNotFoundError: No module named 'pyarrow'",
             "the executors have no pyarrow; see `steelyard pipeline archive --help`",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'google'",
+            "the executors have no protobuf; see `steelyard pipeline archive --help`",
         ),
         ("ModuleNotFoundError: No module named 'flights'", None),
     ],

@@ -1,16 +1,22 @@
-"""The HTML report: complete, escaped, and in need of nothing from elsewhere."""
+"""The HTML report: complete, escaped, small, and in need of nothing from a network."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from steelyard.ledger import cost
 from steelyard.ledger.columns import columns
-from steelyard.ledger.events import Delivered, MemberJoined, Record
+from steelyard.ledger.events import Delivered, MemberJoined, RebalanceEnded, Record
 from steelyard.ledger.tables import Costs, Rebalance
-from steelyard.spark.report import Section, Totals, new_figure, write_report
+from steelyard.spark import charts
+from steelyard.spark.charts import latencies, new_figure
+from steelyard.spark.report import Section, Totals, causes, write_report
 
+PLOTLY = "plotly.min.js"
 EVIL = "m2<script>alert(1)</script>"
 
 
@@ -77,7 +83,8 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     text = path.read_text("utf-8")
     page = Page(text)
     assert page.open == []
-    assert page.loads == []
+    assert page.loads == [PLOTLY]
+    assert (path.parent / PLOTLY).stat().st_size > 1_000_000
     assert (
         "published 1,000, consumed 1,000 distinct, lost 0, sent again 4, reprocessed 7"
         in page.texts
@@ -89,11 +96,11 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     assert page.texts[page.texts.index("A chart of mine") + 1] == "With a note."
     cells = page.texts[place:]
     assert "left (closed)" not in cells
-    assert cells.count("joined") == 2
+    assert cells.count("joined") == 3  # twice in one table, once summed up
     assert "300 ms" in cells  # stored 300 ms before its first delivery to the new owner
     assert EVIL not in text.replace("\\u003c", "<").split("</style>")[0]
     assert EVIL in page.texts  # as text, not as a script
-    assert text.count("Plotly.newPlot(") >= 3
+    assert text.count("Plotly.newPlot(") == 6
 
 
 def test_a_report_without_totals_has_no_check_line(tmp_path: Path) -> None:
@@ -107,3 +114,42 @@ def test_a_report_of_nothing(tmp_path: Path) -> None:
     page = Page(path.read_text("utf-8"))
     assert "no rebalance" in page.texts
     assert 'class="check bad"' in path.read_text("utf-8")
+
+
+def test_a_long_ledger_makes_no_large_page(tmp_path: Path) -> None:
+    found = records()
+    for n in range(5_000):
+        client, at = ("m1", EVIL)[n % 2], 20_000 + n * 1000
+        found.append(msgspec.structs.replace(found[-1], at=at, until=at + 500, client=client))
+    few = cost.costs(records())
+    many = Costs(few.handoffs * 3_000, few.rebalances * 600)
+    path = write_report(tmp_path / "r.html", held=found, costs=many)
+    assert path.stat().st_size < 1_000_000
+    assert "3000 queues moved or stood still" in " ".join(Page(path.read_text("utf-8")).texts)
+
+
+def test_rebalances_are_summed_up_by_trigger_and_strategy() -> None:
+    ended = RebalanceEnded(
+        at=10_001, broker="a", group="g", generation=2, protocol="range", duration_ms=1, members=()
+    )
+    found = [*records(), ended]
+    tables = cost.costs(found)
+    first, second = causes(tables.rebalances, tables.handoffs, found)
+    assert (first.trigger, first.strategy, first.rebalances, first.queues) == ("joined", "", 1, 0)
+    assert (second.trigger, second.strategy, second.queues) == ("joined", "range", 1)
+    assert (second.pause_p50_ms, second.pause_max_ms, second.reprocessed) == (300, 300, "0")
+
+
+def test_latencies_have_periods_without_deliveries() -> None:
+    deliveries = [one for one in records() if isinstance(one, Delivered)]
+    periods = latencies(deliveries)
+    assert list(periods) == list(range(1_000, 14_000, 1_000))
+    assert [at for at, waited in periods.items() if waited] == [1_000, 2_000, 12_000, 13_000]
+    assert periods[1_000] == [300]
+    assert latencies([]) == {}
+
+
+def test_the_trend_is_a_median_of_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "TREND_MS", 2)
+    trend = charts._trend([0, 1, 2, 3, 4], [1, 9, 2, 2, 100], [0, 2, 4])
+    assert trend == [1, 2, 2]

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 import steelyard.spark
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
 from steelyard.spark.shipping import NOT_IMPORTED, Shipped
 from steelyard.spark.source import RocketMQDataSource, RocketMQReader
 

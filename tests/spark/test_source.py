@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.conftest import hang_up
+from tests.spark.conftest import hang_up, pull_ext
 
 from steelyard.errors import (
     BrokerError,
@@ -18,9 +18,9 @@ from steelyard.errors import (
     RouteError,
     SteelyardError,
 )
-from steelyard.spark import columns, planning, pull
-from steelyard.spark.options import read_options
-from steelyard.spark.planning import QueueRange
+from steelyard.spark.options.reading import read_options
+from steelyard.spark.reading import columns, planning, pull
+from steelyard.spark.reading.planning import QueueRange
 from steelyard.spark.schema import SCHEMA
 from steelyard.spark.source import RocketMQDataSource, RocketMQReader
 from steelyard.wire.remoting import fastjson, headers
@@ -351,6 +351,31 @@ def test_small_replies_are_decoded_together(peer: Peer, monkeypatch: pytest.Monk
     (only,) = read.partitions()
     sizes = [batch.num_rows for batch in read.read(only)]  # type: ignore[attr-defined]
     assert sizes == [64, 64, 64, 8]
+
+
+def test_a_broker_that_knows_no_batches_gives_messages(peer: Peer) -> None:
+    """As Apache's brokers do, which ignore what they do not know."""
+    peer.fill("T", 1, 40)
+    assert rows(peer) == [(0, n) for n in range(40)]
+    pulls = [each for each in peer.asked if each.code == RequestCode.PULL_MESSAGE]
+    assert {each.ext["takesBatches"] for each in pulls} == {"true"}
+    peer.asked.clear()
+    assert len(rows(peer, tags="t")) == 40
+    assert not any("takesBatches" in each.ext for each in peer.asked)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"x" * 99, bytes(8) + b"x" * 99, b"\x7f" * 200], ids=["none", "few", "x", "7f"]
+)
+def test_what_a_broker_calls_batches_must_be_batches(peer: Peer, body: bytes) -> None:
+    peer.fill("T", 1, 10)
+    ext = {**pull_ext(10), "uniquePrefix": "7F000001"}
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda _: Command(0, ext=ext, body=body)
+    if body:
+        with pytest.raises(ProtocolError):
+            rows(peer)
+    else:
+        assert rows(peer) == []
 
 
 def test_data_deleted_while_it_is_read(peer: Peer) -> None:

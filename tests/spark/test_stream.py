@@ -15,11 +15,11 @@ from pyspark.sql.types import IntegerType
 from tests.spark.conftest import hang_up, stored
 
 from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
-from steelyard.spark import stream
-from steelyard.spark.options import read_options
-from steelyard.spark.planning import QueueRange
+from steelyard.spark.options.reading import read_options
+from steelyard.spark.reading import stream
+from steelyard.spark.reading.planning import QueueRange
+from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.source import RocketMQDataSource
-from steelyard.spark.stream import RocketMQStreamReader
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -491,3 +491,23 @@ def test_crashes_at_any_point(peer: Peer, seed: int) -> None:
     query.drain()
     for queue, records in enumerate(peer.queues["T"]):
         assert [n for q, n in query.read if q == queue] == list(range(len(records)))
+
+
+def test_batches_end_at_one_time_in_all_queues(peer: Peer) -> None:
+    """A message of queue 0 every millisecond, one of queue 1 every fifth, which are told apart by their offsets."""
+    peer.fill("T", 1, 100)
+    peer.queues["T"].append([stored("T", 1, n * 5, b"x") for n in range(20)])
+
+    def searched(request: Command) -> Command:
+        after = int(request.ext["timestamp"]) - 1_700_000_000_500
+        step = 5 if request.ext["queueId"] == "1" else 1
+        return Command(0, ext={"offset": str(min(max(-(-after // step), 0), 100 // step))})
+
+    peer.replies[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = searched
+    query = Query(peer, alignByTime="true", maxOffsetsPerTrigger="30")
+    ends = []
+    while query.plan():
+        assert query.planned is not None
+        ends.append([query.planned["T"]["broker-a"][queue] for queue in "01"])
+        query.done = query.planned
+    assert ends == [[0, 0], [25, 5], [50, 10], [75, 15], [100, 20]]

@@ -12,17 +12,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.spark.conftest import peer, spark  # noqa: F401
 from tests.spark_long.recipes import SCRIPTS
 from tests.spark_long.running import MEMORY, SPARK, environment, server
 from tests.waiting import until
 
 from steelyard import Producer, PushConsumer
 from steelyard.ledger.events import LEDGER_TOPIC, MemberJoined, decode
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
 from steelyard.spark.source import RocketMQReader
 
 ORDERS = 40
-ARROW_READER = ("msgspec", "numpy", "numpy.libs", "pyarrow")
+ARROW_READER = ("crc32c", "msgspec", "numpy", "numpy.libs", "pyarrow")
 """What executors need besides Steelyard."""
 
 
@@ -67,8 +68,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = importlib.util.find_spec("numpy")
     assert spec is not None
     assert spec.origin is not None
+    installed = Path(spec.origin).parents[1]
     for name in ARROW_READER:
-        (folder / name).symlink_to(Path(spec.origin).parents[1] / name)
+        (folder / name).symlink_to(installed / name)
+    for info in installed.glob("crc32c-*.dist-info"):  # it looks its own version up
+        (folder / info.name).symlink_to(info)
     return folder
 
 

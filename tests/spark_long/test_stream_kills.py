@@ -10,28 +10,25 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 from tests.api.conftest import Servers
+from tests.spark_long.running import Job
 from tests.waiting import until
 
 from steelyard import Admin, Message, MessageQueue, Producer
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.errors import RouteError
-from steelyard.spark.catalog import Catalog
 from steelyard.spark.offsets import QueueName, from_json
-from steelyard.spark.options import read_options
+from steelyard.spark.options.reading import read_options
+from steelyard.spark.reading.catalog import Catalog
 
 KILLS = int(os.environ.get("STEELYARD_SPARK_KILLS", "5"))
 SEED = int(os.environ.get("STEELYARD_SPARK_SEED", "1"))
@@ -114,83 +111,47 @@ class Publisher:
         assert self.failure is None
 
 
-class Query:
+class Query(Job):
     """The driver's process, and what it wrote."""
 
-    def __init__(self, folder: Path, nameservers: str) -> None:
-        self.folder = folder
-        self.options = {
-            "nameservers": nameservers,
-            "subscribe": TOPIC,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": "4000",
-            "consumerGroup": "kills",
-            "columns": "brokerName,queueId,queueOffset,body",
-        }
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, **more: str) -> None:
-        assert self._process is None
-        options = json.dumps(self.options | more)
-        command = [sys.executable, str(Path(__file__).with_name("stream_driver.py"))]
-        command += [str(self.folder / "out"), str(self.folder / "checkpoint"), options]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        """SIGKILL for the JVM, Python's driver, and all workers, at once."""
-        self.check()
-        assert self._process is not None
-        driver = psutil.Process(self._process.pid)
-        victims = [*driver.children(recursive=True), driver]
-        for victim in victims:
-            victim.suspend()  # so that none sees another one's death
-        for victim in victims:
-            victim.kill()
-        self._process.wait()
-        psutil.wait_procs(victims)
-        self._process = None
-
-    def check(self) -> None:
-        assert self._process is not None
-        assert self._process.poll() is None, (self.folder / "log").read_text()[-3_000:]
-
-    def batches(self, log: str) -> int:
-        """The number of the last batch in a log, `offsets` or `commits`; -1: none."""
-        folder = self.folder / "checkpoint" / log
-        if not folder.exists():
-            return -1
-        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
+    def __init__(self, folder: Path) -> None:
+        self.out = folder / "out"
+        driver, checkpoint = Path(__file__).with_name("stream_driver.py"), folder / "checkpoint"
+        super().__init__(folder / "log", checkpoint, str(driver), str(self.out), str(checkpoint))
 
     def position(self) -> dict[QueueName, int]:
         """Where the last finished batch ended."""
         done = self.batches("commits")
         if done < 0:
             return {}
-        lines = (self.folder / "checkpoint" / "offsets" / str(done)).read_text().splitlines()
+        lines = (self.checkpoint / "offsets" / str(done)).read_text().splitlines()
         return from_json(json.loads(lines[2]))
 
     def rows(self) -> list[tuple[str, int, int, bytes]]:
         """The rows of the files that Spark's log of them names."""
         names: set[str] = set()
-        for log in (self.folder / "out" / "_spark_metadata").iterdir():
+        for log in (self.out / "_spark_metadata").iterdir():
             if not log.name.startswith("."):
                 parts = log.read_text().split('"path":"')[1:]
                 names.update(part.split('"')[0].rpartition("/")[2] for part in parts)
         rows: list[tuple[str, int, int, bytes]] = []
         for name in sorted(names):
-            table = pq.read_table(self.folder / "out" / name).to_pydict()
+            table = pq.read_table(self.out / name).to_pydict()
             rows += zip(*(table[column] for column in table), strict=True)
         return rows
 
 
-@contextmanager
-def running(query: Query, **more: str) -> Iterator[None]:
-    query.start(**more)
-    try:
-        yield
-    finally:
-        query.kill()
+def options(nameservers: str, **more: str) -> str:
+    """The options of the source, as JSON."""
+    chosen = {
+        "nameservers": nameservers,
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "4000",
+        "consumerGroup": "kills",
+        "columns": "brokerName,queueId,queueOffset,body",
+    }
+    return json.dumps(chosen | more)
 
 
 def caught_up(query: Query, publisher: Publisher) -> Callable[[], bool]:
@@ -208,15 +169,8 @@ def caught_up(query: Query, publisher: Publisher) -> Callable[[], bool]:
 def wait_for_a_moment(query: Query, random: Random) -> str:
     """Wait for a batch to be planned or done, after some others, or for any moment; which it was."""
     kind = random.choice(["planned", "planned", "done", "any"])
-    more = random.randrange(4)
     log = {"planned": "offsets", "done": "commits", "any": "offsets"}[kind]
-    first = query.batches(log)
-
-    def look() -> bool:
-        query.check()
-        return query.batches(log) > first + more
-
-    until(look, "more batches")
+    query.until_batch(log, query.batches(log) + random.randrange(1, 5))
     if kind == "any":
         time.sleep(random.random() * 0.5)
     elif kind == "planned":
@@ -243,7 +197,9 @@ def settled(nameservers: str) -> dict[QueueName, int]:
 def test_each_message_once(tmp_path: Path) -> None:
     random = Random(SEED)
     servers = Servers(tmp_path / "brokers", BrokerConfig(store=STORE))
-    query = Query(tmp_path, servers.nameservers)
+    query = Query(tmp_path)
+    usual = options(servers.nameservers)
+    forgiving = options(servers.nameservers, failOnDataLoss="false")
     publisher = Publisher(servers.nameservers)
     moments: Counter[str] = Counter()
     inside = restarts = 0
@@ -252,7 +208,7 @@ def test_each_message_once(tmp_path: Path) -> None:
         with Admin(servers.nameservers) as admin, publisher:
             admin.create_topic(TOPIC, queues=QUEUES)
             for kill in range(KILLS):
-                with running(query):
+                with query.running(usual):
                     if kill and kill % 5 == 0:  # a broker stops and comes back while the query runs
                         broker = random.choice(["broker-a", "broker-b"])
                         with publisher.lock:
@@ -273,10 +229,10 @@ def test_each_message_once(tmp_path: Path) -> None:
                     flush=True,
                 )
         # the publisher has ended
-        with running(query):
+        with query.running(usual):
             until(caught_up(query, publisher), "the end of every queue")
         lost = expire_unread(query, publisher, servers.nameservers)
-        with running(query, failOnDataLoss="false"):
+        with query.running(forgiving):
             until(caught_up(query, publisher), "the end of every queue")
     finally:
         servers.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.store.conftest import NOW, SMALL, build, opened
 
@@ -152,6 +154,17 @@ def test_a_damaged_word_of_a_clean_stop_is_none() -> None:
         disk.files["clean-stop"].data[place] ^= 4
         assert clean_stop.read(Files(disk)) is None
         open_as(disk, ME)
+
+
+def test_a_disk_that_cannot_forget_a_clean_stop_is_a_storage_error() -> None:
+    class Failing(MemoryDisk):
+        def sync_folder(self, path: str) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    disk = Failing()
+    disk.files["clean-stop"] = MemoryFile(disk)
+    with pytest.raises(StorageError, match="cannot sync"):
+        clean_stop.remove(Files(disk))
 
 
 def test_what_a_failed_write_left_is_cut_before_a_clean_stop_says_where_files_end() -> None:

@@ -20,6 +20,7 @@ from steelyard.wire.remoting.message import (
     encode_record,
     record_properties,
     record_size,
+    record_writer,
 )
 from steelyard.wire.remoting.properties import decode_properties
 
@@ -308,3 +309,38 @@ def test_views_compare_by_what_is_stored() -> None:
     assert hash(one) == hash(two)
     assert one != decode_records(data, "other")[0]
     assert one != msgspec.structs.replace(two, queue_offset=3)
+
+
+@given(
+    st.text(max_size=60),
+    INT32,
+    HOSTS,
+    st.tuples(*[st.integers(0, 2**63 - 1)] * 4),
+    st.binary(max_size=50),
+    st.binary(max_size=50),
+)
+def test_the_quick_writer_of_a_queue_writes_the_same(
+    topic: str,
+    queue_id: int,
+    host: bytes,
+    numbers: tuple[int, int, int, int],
+    body: bytes,
+    properties: bytes,
+) -> None:
+    queue_offset, physical_offset, born, stored = numbers
+    assert record_writer(topic, queue_id, host)(*numbers, body, properties) == encode_record(
+        topic=topic,
+        queue_id=queue_id,
+        flag=0,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=0,
+        born_timestamp=born,
+        born_host=host,
+        store_timestamp=stored,
+        store_host=host,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        properties=properties,
+    )

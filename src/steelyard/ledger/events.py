@@ -34,7 +34,7 @@ TOPIC = Column(ColumnKind.TEXT, "The topic of the queue.")
 QUEUE = Column(ColumnKind.NUMBER, "The queue on its broker.")
 
 
-class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, gc=False):
     at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When it happened, by the broker's clock.")]
     broker: Annotated[
         str,

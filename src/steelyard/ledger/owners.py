@@ -4,42 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from steelyard.ledger.backlog import BEFORE_MS, SETTLE_MS
-from steelyard.ledger.events import (
-    STALLED_MS,
-    Committed,
-    Delivered,
-    HandedOver,
-    Queue,
-    RebalanceEnded,
-    Record,
-    Requested,
-    queue_of,
-    waited_ms,
-)
+from steelyard.ledger.events import STALLED_MS, Queue
+from steelyard.ledger.gaps import DeliveryGap, Gaps
 from steelyard.ledger.measures import pause_ms
 from steelyard.ledger.starts import MERGE_MS, ROUTES, Start
 
 CLOCK_MS = 10
 """So much earlier than it was, a time may seem that a member reported as a time ago."""
-
-
-class DeliveryGap(NamedTuple):
-    """Two deliveries of a queue, one after the other."""
-
-    old: Delivered
-    new: Delivered
-
-    @property
-    def pause_ms(self) -> int:
-        return waited_ms(self.old, self.new)
-
-    @property
-    def pause_began(self) -> int:
-        return self.new.at - self.pause_ms
 
 
 class QueuePause(NamedTuple):
@@ -55,32 +32,7 @@ class QueuePause(NamedTuple):
 
     @property
     def has_moved(self) -> bool:
-        return self.from_client != self.gap.new.client
-
-
-class Gaps(NamedTuple):
-    """Of all queues of a group, in order of their ends: where the owner changed, and where not."""
-
-    changes: list[DeliveryGap]
-    same: list[DeliveryGap]
-
-
-def find_gaps(deliveries: Iterable[Delivered], members: set[str]) -> Gaps:
-    """Compare each delivery to a member with the one before; of the same owner's, keep stalls."""
-    newest: dict[Queue, Delivered] = {}
-    found = Gaps([], [])
-    for one in deliveries:
-        if one.client not in members:
-            continue
-        queue = queue_of(one)
-        if queue in newest:
-            gap = DeliveryGap(newest[queue], one)
-            if gap.old.client != one.client:
-                found.changes.append(gap)
-            elif gap.pause_ms >= STALLED_MS:
-                found.same.append(gap)
-        newest[queue] = one
-    return found
+        return self.from_client != self.gap.client
 
 
 def with_unseen(starts: Sequence[Start], changes: Sequence[DeliveryGap]) -> list[Start]:
@@ -88,8 +40,8 @@ def with_unseen(starts: Sequence[Start], changes: Sequence[DeliveryGap]) -> list
     known = [start.since for start in starts]
     unseen: list[Start] = []
     for change in changes:
-        number = bisect_right(known, change.new.at)
-        if number and known[number - 1] >= change.old.until - SETTLE_MS:
+        number = bisect_right(known, change.at)
+        if number and known[number - 1] >= change.from_until - SETTLE_MS:
             continue
         at = change.pause_began
         newest = unseen[-1].since if unseen else None
@@ -101,109 +53,160 @@ def with_unseen(starts: Sequence[Start], changes: Sequence[DeliveryGap]) -> list
     return sorted([*starts, *unseen], key=lambda start: start.since)
 
 
-def find_pauses(gaps: Gaps, starts: Sequence[Start], shares: ShareTimes) -> list[QueuePause]:
+def find_pauses(gaps: Gaps, starts: Starts, shares: ShareTimes) -> list[QueuePause]:
     """Return the queues that moved or stood still, in order of their first deliveries then."""
-    moved = _moves(gaps.changes, starts)
+    moved: list[QueuePause] = []
+    same = list(gaps.same)
+    for run in _runs(gaps.changes, starts):
+        pause = _move(run)
+        if pause.has_moved:
+            moved.append(pause)
+        elif (gap := _come_back(run)).pause_ms >= STALLED_MS:
+            same.append(gap)
     return sorted(
-        [*moved, *_stalls(gaps.same, moved, starts, shares)],
-        key=lambda pause: (pause.gap.new.at, queue_of(pause.gap.new)),
+        [*moved, *_stalls(same, moved, starts, shares)],
+        key=lambda pause: (pause.gap.at, pause.gap.queue),
     )
 
 
-def _number(starts: Sequence[Start], gap: DeliveryGap) -> int:
-    """Return which rebalance a gap belongs to, -1 for none.
+class Starts(NamedTuple):
+    """The rebalances to which pauses may belong; the first was closed at `closed`, or None was.
 
-    Of those that started while the queue paused, that is the one in which its old owner left, or
-    else the first; if there are none, it is the last one before.
+    A pause that ends later belongs to the one after it, if there is one by then.
     """
-    last = bisect_right(starts, gap.new.at, key=_since) - 1
-    first = min(bisect_left(starts, gap.pause_began, key=_since), last)
-    for number in range(max(first, 0), last + 1):
-        if gap.old.client in starts[number].before - starts[number].after:
-            return number
-    return first
+
+    found: Sequence[Start]
+    closed: int | None = None
+
+    def number(self, gap: DeliveryGap) -> int:
+        """Return which rebalance a gap belongs to, -1 for none.
+
+        Of those that started while the queue paused, that is the one in which its old owner left,
+        or else the first; if there are none, it is the last one before.
+        """
+        last = bisect_right(self.found, gap.at, key=_since) - 1
+        first = max(min(bisect_left(self.found, gap.pause_began, key=_since), last), 0)
+        if self.closed is not None and first == 0 < last and gap.at >= self.closed:
+            first = 1
+        for number in range(first, last + 1):
+            if gap.from_client in self.found[number].before - self.found[number].after:
+                return number
+        return min(first, last)
 
 
 def _since(start: Start) -> int:
     return start.since
 
 
-def _moves(changes: Sequence[DeliveryGap], starts: Sequence[Start]) -> list[QueuePause]:
+class _Run(NamedTuple):
+    """Changes of a queue's owner that are one hand-off, in rebalance `number`."""
+
+    number: int
+    changes: list[DeliveryGap]
+
+
+def _runs(changes: Sequence[DeliveryGap], starts: Starts) -> list[_Run]:
     """Make each change of owner a hand-off; back and forth is one."""
-    open_runs: dict[Queue, tuple[int, list[DeliveryGap]]] = {}
-    runs: list[tuple[int, list[DeliveryGap]]] = []
+    newest: dict[Queue, _Run] = {}
+    runs: list[_Run] = []
     for change in changes:
-        queue = queue_of(change.new)
-        number = _number(starts, change)
-        run = open_runs.get(queue)
-        if run and run[0] == number and change.new.at - run[1][-1].new.at <= MERGE_MS:
-            run[1].append(change)
-        else:
-            open_runs[queue] = (number, [change])
-            runs.append(open_runs[queue])
-    pauses = [_move(number, run) for number, run in runs]
-    return [pause for pause in pauses if pause.has_moved]
+        number = starts.number(change)
+        run = newest.get(change.queue)
+        if run and change.at - run.changes[-1].at <= MERGE_MS:
+            comes_back = change.client == run.changes[0].from_client
+            if run.number == number or comes_back:
+                run.changes.append(change)
+                continue
+        newest[change.queue] = _Run(number, [change])
+        runs.append(newest[change.queue])
+    return runs
 
 
-def _move(number: int, run: Sequence[DeliveryGap]) -> QueuePause:
-    final = run[-1].new.client
-    return QueuePause(
-        number, run[0].old.client, next(change for change in run if change.new.client == final)
-    )
+def _move(run: _Run) -> QueuePause:
+    final = run.changes[-1].client
+    gap = next(change for change in run.changes if change.client == final)
+    return QueuePause(run.number, run.changes[0].from_client, gap)
+
+
+def _come_back(run: _Run) -> DeliveryGap:
+    """Return the longest gap of a queue that its owner has again at the end, as one of its own."""
+    owner = run.changes[0].from_client
+    longest = max(run.changes, key=lambda change: change.pause_ms)
+    return longest._replace(from_client=owner, client=owner)
 
 
 def _stalls(
     same: Sequence[DeliveryGap],
     moved: Sequence[QueuePause],
-    starts: Sequence[Start],
+    starts: Starts,
     shares: ShareTimes,
 ) -> Iterable[QueuePause]:
     """Return the longest gap of each queue that did not move in a rebalance, but stalled."""
+    found = starts.found
     settled = [
         max(start.since, start.known or 0, shares.ended(start.since, end) or 0) + MERGE_MS
-        for start, end in zip(starts, [*map(_since, starts[1:]), None], strict=False)
+        for start, end in zip(found, [*map(_since, found[1:]), None], strict=False)
     ]
     for pause in moved:
-        settled[pause.number] = max(settled[pause.number], pause.gap.new.at)
-    has_moved = {(pause.number, queue_of(pause.gap.new)) for pause in moved}
+        settled[pause.number] = max(settled[pause.number], pause.gap.at)
+    has_moved = {(pause.number, pause.gap.queue) for pause in moved}
     by_queue: dict[Queue, list[DeliveryGap]] = defaultdict(list)
     for gap in same:
-        by_queue[queue_of(gap.new)].append(gap)
+        by_queue[gap.queue].append(gap)
     longest: dict[tuple[int, Queue], QueuePause] = {}
     for queue, gaps in by_queue.items():
         for gap in gaps:
-            number = _number(starts, gap)
+            number = starts.number(gap)
             key = (number, queue)
             if number < 0 or gap.pause_began > settled[number] or key in has_moved:
                 continue
-            since = starts[number].since
-            usual = [g.pause_ms for g in gaps if since - BEFORE_MS <= g.new.at < since]
+            since = found[number].since
+            usual = [g.pause_ms for g in gaps if since - BEFORE_MS <= g.at < since]
             if key in longest:
                 usual.append(longest[key].gap.pause_ms)
             if gap.pause_ms > max(usual, default=0):
-                longest[key] = QueuePause(number, gap.old.client, gap)
+                longest[key] = QueuePause(number, gap.from_client, gap)
     return longest.values()
 
 
-class ShareTimes:
-    """When members had their shares, as far as brokers recorded it."""
+class QueueReports(msgspec.Struct, array_like=True):
+    """What members reported of a queue, in the order of their times."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._ended: list[int] = []
-        self._requested: dict[tuple[Queue, str], list[int]] = defaultdict(list)
-        for one in records:
-            if isinstance(one, RebalanceEnded):
-                self._ended.append(one.at)
-            elif isinstance(one, Requested):
-                self._requested[queue_of(one), one.client].append(one.at)
+    requested: list[tuple[int, str]] = []
+    """When who asked for its messages, and was not the last to do so."""
+    handed: list[tuple[int, str]] = []
+    """When who passed the first one to its application."""
+    given_up: list[tuple[int, int, str]] = []
+    """When it was reported that the last one was passed on, when that was, and by whom."""
+
+    def forget(self, before: int) -> None:
+        """Forget what was reported before a time, but not who asked last."""
+        self.requested = [
+            one for one in self.requested if one[0] >= before or one is self.requested[-1]
+        ]
+        self.handed = [one for one in self.handed if one[0] >= before]
+        self.given_up = [one for one in self.given_up if one[0] >= before]
+
+
+class ShareTimes:
+    """When members had their shares, as far as brokers recorded it.
+
+    `ended`: when the coordinator ended rebalances.
+    """
+
+    def __init__(self, ended: Sequence[int], reports: Callable[[Queue], QueueReports]) -> None:
+        self._ended = ended
+        self._reports = reports
 
     def of_queue(self, pause: QueuePause, since: int) -> int | None:
         """Return when the new owner had the queue, None if nobody recorded it.
 
         `since`: when the rebalance started.
         """
-        new = pause.gap.new
-        times = self._ended or self._requested[queue_of(new), new.client]
+        new = pause.gap
+        times = self._ended or [
+            at for at, client in self._reports(new.queue).requested if client == new.client
+        ]
         before = bisect_right(times, new.at) - 1
         return times[before] if before >= 0 and times[before] >= since else None
 
@@ -220,27 +223,21 @@ class ShareTimes:
         return max((at for at in found if at is not None), default=None)
 
 
-class ListenerTimes:
-    """When members passed messages to their listeners, as far as they reported it."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._first: dict[tuple[Queue, str], list[int]] = defaultdict(list)
-        self._last: dict[tuple[Queue, str], list[tuple[int, int]]] = defaultdict(list)
-        """When it was reported, and when it was."""
-        for one in records:
-            if isinstance(one, HandedOver):
-                self._first[queue_of(one), one.client].append(one.at)
-            elif isinstance(one, Committed) and one.handed_at is not None:
-                self._last[queue_of(one), one.client].append((one.at, one.handed_at))
-
-    def pause_ms(self, pause: QueuePause) -> int | None:
-        """Return the pause between the listeners of old and new owner, None if it is unknown."""
-        old, new = pause.gap
-        queue = queue_of(new)
-        firsts = self._first[queue, new.client]
-        lasts = self._last[queue, pause.from_client]
-        first = bisect_left(firsts, new.at - CLOCK_MS)
-        last = bisect_left(lasts, (old.until - CLOCK_MS, 0))
-        if not pause.has_moved or first == len(firsts) or last == len(lasts):
-            return None
-        return pause_ms(lasts[last][1], new.stored, firsts[first])
+def listener_pause_ms(pause: QueuePause, reports: QueueReports) -> int | None:
+    """Return the pause between the listeners of old and new owner, None if it is unknown."""
+    gap = pause.gap
+    first = next(
+        (at for at, client in reports.handed if client == gap.client and at >= gap.at - CLOCK_MS),
+        None,
+    )
+    last = next(
+        (
+            handed_at
+            for at, handed_at, client in reports.given_up
+            if client == pause.from_client and at >= gap.from_until - CLOCK_MS
+        ),
+        None,
+    )
+    if not pause.has_moved or first is None or last is None:
+        return None
+    return pause_ms(last, gap.stored, first)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from steelyard.ledger.events import (
-    BrokerStarted,
-    Committed,
-    Delivered,
-    Queue,
-    Record,
-    queue_of,
-)
-from steelyard.ledger.starts import Death
+import msgspec
+
+from steelyard.ledger.events import Committed, Delivered, Queue
 
 UNWRITTEN_MS = 2_000
 """Longest time before the death of a broker whose records were not written.
@@ -23,25 +15,38 @@ UNWRITTEN_MS = 2_000
 Brokers write once a second by default; the last record may be from the start of that second.
 """
 
+COMMIT_MS = 120_000
+"""How long after a delivery its member's commits are taken into account."""
 
-class OffsetRanges:
-    """The offsets of one queue delivered so far, as disjoint ranges."""
+RANGES_MAX = 1_000
+"""Most separate ranges of offsets kept for a queue; beyond that the lowest are forgotten."""
 
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._nexts: list[int] = []
+
+class OffsetRanges(msgspec.Struct, array_like=True):
+    """The offsets of one queue delivered so far, as disjoint ranges in ascending order."""
+
+    firsts: list[int] = []
+    nexts: list[int] = []
 
     def add(self, first: int, following: int) -> int:
         """Add the offsets first..following-1; return how many of them were present before."""
-        left = bisect_left(self._nexts, first)
-        right = bisect_right(self._firsts, following)
+        if following <= first:
+            return 0
+        firsts, nexts = self.firsts, self.nexts
+        if nexts and first == nexts[-1]:  # nearly all deliveries
+            nexts[-1] = following
+            return 0
+        left = bisect_left(nexts, first)
+        right = bisect_right(firsts, following)
         known = 0
         start, end = first, following
         for i in range(left, right):
-            known += max(0, min(following, self._nexts[i]) - max(first, self._firsts[i]))
-            start, end = min(start, self._firsts[i]), max(end, self._nexts[i])
-        self._firsts[left:right] = [start]
-        self._nexts[left:right] = [end]
+            known += max(0, min(following, nexts[i]) - max(first, firsts[i]))
+            start, end = min(start, firsts[i]), max(end, nexts[i])
+        firsts[left:right] = [start]
+        nexts[left:right] = [end]
+        if len(firsts) > RANGES_MAX:
+            del firsts[0], nexts[0]
         return known
 
 
@@ -58,76 +63,93 @@ class Repeat(NamedTuple):
     reprocessed_max: int
 
 
-class _Handed:
-    """What members reported of what their applications were handed.
+class _Waiting(msgspec.Struct, array_like=True, gc=False):
+    """A delivery whose member may still report what its application was handed of it.
 
-    `_said`: their commits of each queue, by time. `_began`: each time at which the member began to
-    read the queue: it took over from another one, or went back, as after an eager rebalance.
+    All before `low` was handed over, nothing from `high` on. `may_change`: no commit has told
+    exactly, and the member has not begun anew.
     """
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._said: dict[tuple[Queue, str], list[Committed]] = defaultdict(list)
-        self._began: dict[tuple[Queue, str], list[int]] = defaultdict(list)
-        newest: dict[Queue, Delivered] = {}
-        for one in records:
-            if isinstance(one, Committed):
-                self._said[queue_of(one), one.client].append(one)
-            elif isinstance(one, Delivered):
-                queue = queue_of(one)
-                last = newest.get(queue)
-                if last is None or last.client != one.client or one.first < last.next:
-                    self._began[queue, one.client].append(one.at)
-                newest[queue] = one
-
-    def bounds(self, one: Delivered) -> tuple[int, int]:
-        """Return two offsets: all before the first was handed over, nothing from the second on."""
-        key = queue_of(one), one.client
-        said, began = self._said[key], self._began[key]
-        anew = bisect_right(began, one.at)
-        first = bisect_left(said, one.at, key=_at)
-        last = bisect_left(said, began[anew], key=_at) if anew < len(began) else len(said)
-        later = said[first:last]
-        for each in later:
-            if each.handed is not None:
-                handed = min(max(each.handed, one.first), one.next)
-                return handed, handed
-        low = max((each.offset for each in later), default=one.first)
-        return min(max(low, one.first), one.next), one.next
+    client: str
+    at: int
+    first: int
+    next: int
+    count: int
+    is_unwritten: bool
+    low: int
+    high: int
+    may_change: bool = True
 
 
-def _at(record: Committed) -> int:
-    return record.at
+class Deliveries(msgspec.Struct, array_like=True):
+    """What a group was delivered of one queue: in the order of the calls, which is that of time.
 
+    A member begins to read the queue when it takes over from another one, or goes back, as after an
+    eager rebalance; what it commits until it begins again tells how far it came. Deliveries are
+    compared with earlier ones when that is known, or after `COMMIT_MS`.
+    """
 
-def find_repeats(records: Sequence[Record], deaths: Iterable[Death]) -> list[Repeat]:
-    """Return the deliveries of one group with repeated offsets; `records` are sorted by time."""
-    handed = _Handed(records)
-    delivered, surely, possibly = (defaultdict[Queue, OffsetRanges](OffsetRanges) for _ in range(3))
-    found = []
-    died_at = {(death.broker, death.back_at): death.at for death in deaths}
-    unwritten: dict[str, int] = {}
-    """Until when a broker delivered without its records being written."""
-    for one in records:
-        if isinstance(one, BrokerStarted) and (one.broker, one.at) in died_at:
-            unwritten[one.broker] = died_at[one.broker, one.at] + UNWRITTEN_MS
-        if not isinstance(one, Delivered):
-            continue
-        queue = queue_of(one)
-        low, high = handed.bounds(one)
-        if one.stored <= unwritten.get(one.broker, -1):
-            possibly[queue].add(one.first, one.next)
-        repeat = Repeat(
-            queue,
-            one.at,
-            _repeated(delivered[queue], one.first, one.next, one.count),
-            _repeated(surely[queue], one.first, low, one.count),
-            _repeated(possibly[queue], one.first, high, one.count),
+    client: str = ""
+    next: int = 0
+    waiting: list[_Waiting] = []
+    delivered: OffsetRanges = msgspec.field(default_factory=OffsetRanges)
+    surely: OffsetRanges = msgspec.field(default_factory=OffsetRanges)
+    """What applications were handed at least."""
+    possibly: OffsetRanges = msgspec.field(default_factory=OffsetRanges)
+    """And at most."""
+
+    def add(self, one: Delivered, *, is_unwritten: bool) -> bool:
+        """Add a delivery; return whether any is `known` for certain now.
+
+        `is_unwritten`: it may have been delivered before, without a record.
+        """
+        client, first, following = one.client, one.first, one.next
+        waiting = self.waiting
+        if self.client != client or first < self.next:
+            for earlier in waiting:
+                if earlier.client == client:
+                    earlier.may_change = False
+        self.client, self.next = client, following
+        waiting.append(
+            _Waiting(client, one.at, first, following, one.count, is_unwritten, first, following)
         )
-        if repeat.redelivered or repeat.reprocessed_max:
-            found.append(repeat)
-    return found
+        return not waiting[0].may_change
 
+    def committed(self, one: Committed) -> bool:
+        """Note a member's commit, with what it reports of its application.
 
-def _repeated(seen: OffsetRanges, first: int, following: int, count: int) -> int:
-    """Count those of these offsets, at most `count`, that were in `seen`, and add all to it."""
-    return min(seen.add(first, following), count) if following > first else 0
+        Returns whether any delivery is `known` for certain now.
+        """
+        client, offset = one.client, one.offset
+        for each in self.waiting:
+            if not each.may_change or each.client != client:
+                continue
+            if one.handed is not None:
+                each.low = each.high = min(max(one.handed, each.first), each.next)
+                each.may_change = False
+            elif offset > each.low:
+                each.low = min(offset, each.next)
+                each.may_change = each.low < each.next
+        return bool(self.waiting) and not self.waiting[0].may_change
+
+    def known(self, queue: Queue, before: float) -> list[Repeat]:
+        """Return the deliveries with repeated offsets, as far as they are settled.
+
+        Those up to `before` are, whatever may be reported of them later.
+        """
+        done = 0
+        repeats: list[Repeat] = []
+        for one in self.waiting:
+            if one.may_change and one.at >= before:
+                break
+            done += 1
+            if one.is_unwritten:
+                self.possibly.add(one.first, one.next)
+            redelivered = self.delivered.add(one.first, one.next)
+            least = self.surely.add(one.first, one.low)
+            most = self.possibly.add(one.first, one.high)
+            if one.count and (redelivered or most):
+                counts = (min(each, one.count) for each in (redelivered, least, most))
+                repeats.append(Repeat(queue, one.at, *counts))
+        del self.waiting[:done]
+        return repeats

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from steelyard.ledger.events import (
-    Backlog,
     BrokerStarted,
     BrokerStopped,
-    Committed,
-    Delivered,
-    HandedOver,
     MemberJoined,
     MemberLeft,
     RebalanceBegan,
-    RebalanceEnded,
     Record,
-    Requested,
 )
 
 MERGE_MS = 1_000
@@ -35,6 +27,9 @@ MEMBERS_TELL = frozenset(("joined", "left", "expired", "subscription", "static",
 Records of members report them, or they are the second round of a cooperative rebalance.
 """
 
+DEATHS = frozenset(("closed", "expired"))
+"""Causes of leaving of members that had no time to commit."""
+
 LEFT_WORDS = {
     "unregistered": "{client} left",
     "closed": "{client} died: its connection closed",
@@ -47,8 +42,8 @@ JOINED_WORDS = {
 }
 
 
-class Event(NamedTuple):
-    """`client` joined or left and `others` stayed; both are empty for a broker's event.
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """`client` joined or left and `others` stayed; both are empty for an event of `broker`.
 
     `at`: when it was recorded; `began`: when it happened.
     """
@@ -59,14 +54,16 @@ class Event(NamedTuple):
     began: int
     client: str = ""
     others: frozenset[str] = frozenset()
+    broker: str = ""
 
 
-class Start(msgspec.Struct):
+class Start(msgspec.Struct, array_like=True):
     """The start of a rebalance.
 
     `began`: with the last sign of life of who died, else with its first event; `known`: when that
     was recorded, None if it was not; `since`: deliveries from then on belong to it, until the next
     rebalance. That is `began`, but for a rebalance that began while the one before it went on.
+    `merged_to`: events up to then belong to it; None if no event is known.
     """
 
     began: int
@@ -76,6 +73,78 @@ class Start(msgspec.Struct):
     before: frozenset[str]
     after: frozenset[str]
     reasons: list[str] = msgspec.field(default_factory=list)
+    merged_to: int | None = None
+
+
+class Life(msgspec.Struct, array_like=True):
+    """Who lives, as far as a group's records tell: its brokers, and the clients that read."""
+
+    stopped: set[str] = set()
+    """Brokers that stopped cleanly and did not start again."""
+    brokers: dict[str, int] = {}
+    """When each broker last recorded something."""
+    clients: dict[str, int] = {}
+    """When each client was last delivered something, or committed."""
+
+    def heard(self, broker: str, at: int) -> None:
+        """Note that a broker recorded something."""
+        self.brokers[broker] = at
+
+    def heard_of(self, client: str, at: int) -> None:
+        """Note that a client was delivered something, or committed."""
+        if at > self.clients.get(client, 0):
+            self.clients[client] = at
+
+    def started(self, record: BrokerStarted) -> int | None:
+        """Note a start; if the broker had died before, return when it last recorded something."""
+        broker = record.broker
+        last = self.brokers.get(broker) if broker not in self.stopped else None
+        died = None if last is None else min(last, record.at)
+        self.stopped.discard(broker)
+        self.heard(broker, record.at)
+        return died
+
+    def has_stopped(self, record: BrokerStopped) -> None:
+        """Note a clean stop."""
+        self.stopped.add(record.broker)
+        self.heard(record.broker, record.at)
+
+    def left(self, record: MemberLeft) -> Event | None:
+        """Return the event; None if the broker, which stops, loses its members."""
+        if record.broker in self.stopped:  # they are still members elsewhere
+            return None
+        began = record.at
+        if record.cause == "expired":
+            heard = max(record.heard or 0, self.clients.get(record.client, 0))
+            began = min(heard or began, began)
+        words = LEFT_WORDS.get(record.cause, "{client} left")
+        return _of_member(record, f"left ({record.cause})", words, began)
+
+
+def of_broker(broker: str, at: int, trigger: str) -> Event:
+    """Return the event of a broker that started, stopped or died."""
+    return Event(at, trigger, f"{broker} {trigger.removeprefix('broker_')}", at, broker=broker)
+
+
+def of_join(record: MemberJoined) -> Event:
+    """Return the event of a member that joined or changed its topics."""
+    trigger = "subscription" if record.cause == "subscription" else "joined"
+    words = JOINED_WORDS.get(record.cause, "{client} joined")
+    return _of_member(record, trigger, words, record.at)
+
+
+def of_generation(record: RebalanceBegan) -> Event | None:
+    """Return the event of a coordinator, None if records of members tell it."""
+    if record.trigger in MEMBERS_TELL:
+        return None
+    others = frozenset(record.members)
+    return Event(record.at, record.trigger, record.cause, record.at, "", others)
+
+
+def _of_member(record: MemberJoined | MemberLeft, trigger: str, words: str, began: int) -> Event:
+    said = words.format(client=record.client, silent_s=(record.at - began) / 1000)
+    others = frozenset(record.members) - {record.client}
+    return Event(record.at, trigger, said, began, record.client, others)
 
 
 def members_ever(records: Iterable[Record]) -> set[str]:
@@ -87,117 +156,44 @@ def members_ever(records: Iterable[Record]) -> set[str]:
     return members
 
 
-class Death(NamedTuple):
-    """A broker started at `back_at` without having recorded a stop; `at`: its last record."""
+class MembersSoFar(msgspec.Struct, array_like=True):
+    """Where the search for starts is among the events.
 
-    broker: str
-    at: int
-    back_at: int
+    `present`: the members known so far. `newest`: when the newest rebalance was known.
+    """
 
-
-def find_deaths(records: Iterable[Record]) -> list[Death]:
-    """Return the deaths of brokers; `records` are sorted by time."""
-    deaths: list[Death] = []
-    alive: dict[str, int] = {}
-    stopped: set[str] = set()
-    for record in records:
-        broker, at = record.broker, record.at
-        if isinstance(record, BrokerStopped):
-            stopped.add(broker)
-        elif isinstance(record, BrokerStarted):
-            if broker in alive and broker not in stopped:
-                deaths.append(Death(broker, alive[broker], at))
-            stopped.discard(broker)
-        if not isinstance(record, Committed) or not record.writer:  # else another broker wrote it
-            alive[broker] = record.until if isinstance(record, Delivered) else at
-    return deaths
-
-
-def find_events(
-    records: Sequence[Record], deaths: Iterable[Death], read_from: set[str]
-) -> list[Event]:
-    """Return the group's events in order. `read_from`: the brokers that delivered to it."""
-    events = [
-        Event(death.at, BROKER_DIED, f"{death.broker} died", death.at)
-        for death in deaths
-        if death.broker in read_from
-    ]
-    stopped: set[str] = set()
-    alive: dict[str, int] = defaultdict(int)
-    for record in records:
-        broker, at = record.broker, record.at
-        match record:
-            case BrokerStarted():
-                if broker in read_from:
-                    events.append(Event(at, "broker_started", f"{broker} started", at))
-                stopped.discard(broker)
-            case BrokerStopped():
-                if broker in read_from:
-                    events.append(Event(at, "broker_stopped", f"{broker} stopped", at))
-                stopped.add(broker)
-            case MemberJoined():
-                trigger = "subscription" if record.cause == "subscription" else "joined"
-                words = JOINED_WORDS.get(record.cause, "{client} joined")
-                events.append(_of_member(record, trigger, words, at))
-            case MemberLeft():
-                # A broker that stops loses all members, but they are still members elsewhere.
-                if broker not in stopped:
-                    words = LEFT_WORDS.get(record.cause, "{client} left")
-                    began = at
-                    if record.cause == "expired":
-                        heard = max(record.heard or 0, alive[record.client])
-                        began = min(heard or at, at)
-                    events.append(_of_member(record, f"left ({record.cause})", words, began))
-            case RebalanceBegan():
-                if record.trigger not in MEMBERS_TELL:
-                    others = frozenset(record.members)
-                    events.append(Event(at, record.trigger, record.cause, at, "", others))
-            case Delivered():
-                alive[record.client] = max(alive[record.client], record.until)
-            case Committed():
-                alive[record.client] = max(alive[record.client], at)
-            case Requested() | HandedOver() | Backlog() | RebalanceEnded():
-                pass
-    events.sort(key=lambda event: event.at)
-    return events
-
-
-def _of_member(record: MemberJoined | MemberLeft, trigger: str, words: str, began: int) -> Event:
-    said = words.format(client=record.client, silent_s=(record.at - began) / 1000)
-    others = frozenset(record.members) - {record.client}
-    return Event(record.at, trigger, said, began, record.client, others)
-
-
-def find_starts(events: Sequence[Event]) -> list[Start]:
-    """Return where rebalances start. A group without members has none."""
     present: frozenset[str] = frozenset()
-    starts: list[Start] = []
     newest: int | None = None
-    """When the newest rebalance was known."""
-    taken_to: int | None = None
-    """Until then deliveries belong to the rebalances before that one."""
-    for event in events:
-        before, after = _members(present, event)
-        present = after
-        if not before and not after:
-            continue
-        if before == after and event.client and event.trigger != "subscription":
-            continue
-        if newest is None or event.at - newest > MERGE_MS:
-            taken_to = None if newest is None else newest + MERGE_MS
-            newest = event.at
-            starts.append(
-                Start(
-                    began=event.began,
-                    known=None if event.trigger == BROKER_DIED else event.at,
-                    since=event.at,
-                    trigger=event.trigger,
-                    before=before,
-                    after=after,
+
+    def find_starts(self, events: Sequence[Event]) -> list[Start]:
+        """Return where rebalances start; go on behind the events. No members: no rebalance."""
+        starts: list[Start] = []
+        taken_to: int | None = None
+        """Until then deliveries belong to the rebalances before the newest one."""
+        for event in events:
+            before, after = _members(self.present, event)
+            self.present = after
+            if not before and not after:
+                continue
+            if before == after and event.client and event.trigger != "subscription":
+                continue
+            if self.newest is None or event.at - self.newest > MERGE_MS:
+                taken_to = None if self.newest is None else self.newest + MERGE_MS
+                self.newest = event.at
+                starts.append(
+                    Start(
+                        began=event.began,
+                        known=None if event.trigger == BROKER_DIED else event.at,
+                        since=event.at,
+                        trigger=event.trigger,
+                        before=before,
+                        after=after,
+                        merged_to=event.at + MERGE_MS,
+                    )
                 )
-            )
-        _add(starts[-1], event, after, taken_to)
-    return starts
+            if starts:  # else it belongs to one of the events before these
+                _add(starts[-1], event, after, taken_to)
+        return starts
 
 
 def _add(start: Start, event: Event, after: frozenset[str], taken_to: int | None) -> None:

@@ -24,7 +24,8 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     """A queue in a rebalance: it moved from one member to another, or stood still.
 
     If two members both believe that they own a queue, so that it goes back and forth in steps of at
-    most `MERGE_MS`, that is one hand-off, from the first owner to the last.
+    most `MERGE_MS`, that is one hand-off, from the first owner to the last, or none if these are
+    the same.
     """
 
     group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
@@ -55,8 +56,10 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Column(
             ColumnKind.DURATION_MS,
-            "Time from the last delivery to the old owner to the first delivery to the new one,"
-            " while messages waited.",
+            "Time from the last delivery to the old owner of something that it finished to the"
+            " first delivery to the new one, while messages waited. It is exact for deliveries, if"
+            " the new owner begins where the old one had committed; if not, all deliveries to the"
+            " old owner count, so that the pause may have been longer.",
             "pause",
         ),
     ]
@@ -73,9 +76,9 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "The same for the applications: from the last message passed to the old owner's"
-            " listener to the first passed to the new owner's, while messages waited; null unless"
-            " both members report it.",
+            "The same for the applications, which get messages later than their members: from the"
+            " last message passed to the old owner's listener to the first passed to the new"
+            " owner's, while messages waited; null unless both members report it.",
             "listeners' pause",
         ),
     ]
@@ -213,8 +216,91 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class GroupEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded about a group's members and about brokers, one row for each record."""
+
+    group: Annotated[
+        str, Column(ColumnKind.TEXT, "The consumer group; empty for events of brokers.")
+    ]
+    at: Annotated[int, Column(ColumnKind.MOMENT, "When it happened, by the broker's clock.")]
+    broker: Annotated[str, Column(ColumnKind.TEXT, "The broker that recorded it.")]
+    kind: Annotated[
+        str,
+        Column(
+            ColumnKind.TEXT,
+            "`broker_started`, `broker_stopped`, `joined`, `left`, `rebalance_began` or"
+            " `rebalance_ended`; see the records below.",
+        ),
+    ]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who joined or left.")]
+    cause: Annotated[
+        str,
+        Column(
+            ColumnKind.TEXT,
+            "The record's `cause`, of `rebalance_began` its `trigger`, of `rebalance_ended` its"
+            " `protocol`.",
+        ),
+    ]
+    members: Annotated[tuple[str, ...], Column(ColumnKind.CLIENTS, "All members after it, sorted.")]
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """What waited for a group in a topic's queues on a broker: once a second while it changes."""
+
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    at: Annotated[int, Column(ColumnKind.MOMENT, "When, by the broker's clock.")]
+    broker: Annotated[str, Column(ColumnKind.TEXT, "The broker with the queues.")]
+    topic: Annotated[str, Column(ColumnKind.TEXT, "The topic of the queues.")]
+    waiting: Annotated[
+        int, Column(ColumnKind.COUNT, "Messages that were not delivered to the group.")
+    ]
+    queues: Annotated[
+        tuple[int, ...],
+        Column(ColumnKind.COUNTS, "The same for each queue, starting with queue 0."),
+    ]
+    peak: Annotated[
+        int,
+        Column(ColumnKind.COUNT, "Most messages that waited together since the row before."),
+    ]
+    peak_at: Annotated[int, Column(ColumnKind.MOMENT, "When they did.")]
+
+
+class MemberLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member was delivered within a minute; nothing: no row."""
+
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    minute: Annotated[int, Column(ColumnKind.MOMENT, "When the minute began.")]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "The member.")]
+    queues: Annotated[
+        int, Column(ColumnKind.NUMBER, "Number of queues that it was delivered messages of.")
+    ]
+    delivered: Annotated[
+        int, Column(ColumnKind.COUNT, "Messages delivered to it, including repeated ones.")
+    ]
+
+
 class Costs(NamedTuple):
-    """Both tables."""
+    """Both tables of rebalances."""
 
     handoffs: list[Handoff]
     rebalances: list[Rebalance]
+
+
+TableRow = GroupEvent | Handoff | Rebalance | MemberLoad | Lag
+
+
+class TableSpec(NamedTuple):
+    """A table of the ledger: its rows, and the column by whose time it is divided into days."""
+
+    rows: type[TableRow]
+    time: str
+
+
+TABLES = {
+    "events": TableSpec(GroupEvent, "at"),
+    "handoffs": TableSpec(Handoff, "first_delivery_ms"),
+    "rebalances": TableSpec(Rebalance, "started_at"),
+    "balance": TableSpec(MemberLoad, "minute"),
+    "lag": TableSpec(Lag, "at"),
+}
+"""All tables, by name."""

@@ -21,6 +21,15 @@ PARTITIONS_MAX = 1_000_000
 """Maximum partitions in one layout."""
 
 
+LAYOUT_ATTRIBUTE = "steelyard.layout"
+"""The attribute of a topic that its layout is kept in."""
+
+
+def layouts_namespace(cluster: str) -> str:
+    """Return where nameservers keep the attributes of a cluster's topics, with their layouts."""
+    return f"STEELYARD_KAFKA_LAYOUT@{cluster}"
+
+
 class Extent(NamedTuple):
     """Consecutive partitions on one broker."""
 

@@ -8,6 +8,7 @@ PySpark is left out, as executors have their own.
 
 from __future__ import annotations
 
+import argparse
 import re
 import tarfile
 import zipfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pyspark_rocketmq
 import steelyard
+from steelyard.arguments import OneLineParser
 from steelyard.errors import ConfigError, SteelyardError
 
 NEEDED = ("steelyard", "pyarrow", "numpy")
@@ -109,3 +111,41 @@ def _own_files() -> Iterator[tuple[str, Path]]:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield str(path.relative_to(folder.parent)), path
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+
+def add_archive(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
+    """Add the parser of `steelyard pipeline archive`."""
+    parser = jobs.add_parser(
+        "archive",
+        help="what executors need, for --archives or --py-files of Spark",
+        description="Writes what Spark's Python workers need: FILE.tar.gz, for --archives, has"
+        " Steelyard with its dependencies as they are installed here, for the same platform and"
+        " version of Python; FILE.zip, for --py-files, has Steelyard alone.",
+    )
+    parser.set_defaults(run=_run)
+    parser.add_argument("--out", required=True, metavar="FILE", help="FILE.tar.gz or FILE.zip")
+    parser.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="added",
+        metavar="NAME",
+        help="another installed package, with its dependencies, e.g. pandas; repeatable",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        dest="left_out",
+        metavar="NAME",
+        help="a package that executors have, e.g. pyarrow, numpy; repeatable",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    size = write_archive(options.out, added=options.added, left_out=options.left_out)
+    print(f"{options.out}: {size / 1e6:.1f} MB")
+    return 0

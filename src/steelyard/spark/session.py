@@ -18,10 +18,10 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from steelyard.errors import ConfigError, ConnectError, SteelyardError
+from steelyard.errors import ConfigError, ConnectError
+from steelyard.spark.extras import imported
 from steelyard.spark.java import find_java, launcher_home, start
 from steelyard.spark.source import register
 
@@ -217,14 +217,8 @@ def _is_remote(given: Mapping[str, str]) -> bool:
 
 
 def _remote(given: Mapping[str, str]) -> SparkSession:
-    for name in CONNECT_NEEDS:
-        try:
-            import_module(name)
-        except ImportError as error:
-            # PySpark would end the process, with code 0.
-            raise SteelyardError(
-                f"Spark Connect needs more packages: pip install 'steelyard[connect]' ({error})"
-            ) from None
+    for name in CONNECT_NEEDS:  # without them PySpark would end the process, with code 0
+        imported(name, "connect", "Spark Connect")
     return _built(given)
 
 

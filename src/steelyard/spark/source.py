@@ -4,8 +4,8 @@
     spark.read.format("rocketmq").options(**orders).load()
     spark.readStream.format("rocketmq").options(**orders).load()
 
-The options are those of `options`, the columns those of `schema`. Spark finds the format through
-the package `pyspark_rocketmq`; if another, broken `pyspark_*` package prevents that,
+The options are those of `options.reading`, the columns those of `schema`. Spark finds the format
+through the package `pyspark_rocketmq`; if another, broken `pyspark_*` package prevents that,
 `register(spark)` does the same.
 
 - There is a partition for each queue, unless options ask for more.
@@ -24,18 +24,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
 )
 from pyspark.sql.types import StructType
 
 from steelyard.errors import ConfigError
-from steelyard.spark.options import Options, read_options
-from steelyard.spark.planning import QueueRange, plan
+from steelyard.spark.options.reading import Options, read_options
+from steelyard.spark.reading.planning import QueueRange, plan
+from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.schema import chosen
 from steelyard.spark.shipping import Shipped
-from steelyard.spark.stream import RocketMQStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +69,20 @@ class RocketMQDataSource(DataSource, metaclass=Shipped):
         _check_schema(schema, options)
         return RocketMQStreamReader(options)
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Return the writer of a DataFrame."""
+        from steelyard.spark.writing.sink import batch_writer  # needs more packages than reading
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Return the writer of a streaming query."""
+        from steelyard.spark.writing.sink import stream_writer  # needs more packages than reading
+
+        return stream_writer(self.options, schema)
+
 
 def _check_schema(schema: StructType, options: Options) -> None:
     own = chosen(options.columns)
@@ -93,7 +109,7 @@ class RocketMQReader(DataSourceReader, metaclass=Shipped):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         # Only the workers need Arrow and numpy: planning works without them.
-        from steelyard.spark.pull import batches
+        from steelyard.spark.reading.pull import batches
 
         # otherwise Spark's placeholder for an empty list of them
         if isinstance(partition, QueueRange):

@@ -63,6 +63,25 @@ def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]]
     return convert
 
 
+def arrow_schema(table: type[msgspec.Struct]) -> pa.Schema:
+    """Return the schema of a table in Arrow's terms, for programs that need no Spark.
+
+    Moments are numbers of milliseconds, as in the rows.
+    """
+    import pyarrow as pa
+
+    sql = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64()}
+    types = {
+        kind: pa.timestamp("ms", "UTC")
+        if name == "timestamp"
+        else pa.list_(sql[name[6:-1]])
+        if name.startswith("array<")
+        else sql[name]
+        for kind, name in SQL_TYPES.items()
+    }
+    return pa.schema([(name, types[column.kind]) for name, column in columns(table).items()])
+
+
 def collected(frame: DataFrame, table: type[Row]) -> list[Row]:
     """Collect the rows of a DataFrame with the columns of `table`."""
     moments = _moments(table)

@@ -63,4 +63,4 @@ def remove(files: Files) -> None:
     """Remove the file, because the directory is about to change. Raises StorageError."""
     if files.disk.exists(PATH):
         files.remove(PATH)
-        files.disk.sync_folder("")
+        files.sync_folder("")

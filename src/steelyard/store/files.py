@@ -181,9 +181,13 @@ class Files:
         except OSError as error:
             raise storage_error("replace", new, error) from error
         try:
-            self._with_descriptor("sync", folder, self.disk.sync_folder)
+            self.sync_folder(folder)
         except StorageError:
             self._unsynced_folders.add(folder)
+
+    def sync_folder(self, folder: str) -> None:
+        """Sync the names in a folder to disk immediately; `""`: the root."""
+        self._with_descriptor("sync", folder, self.disk.sync_folder)
 
     def remove(self, path: str) -> None:
         """Delete a file or an empty folder; it need not exist."""

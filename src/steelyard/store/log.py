@@ -192,6 +192,10 @@ class Log:
         """Return the address of the entry that holds an existing offset."""
         return self.log_id << POSITION_BITS | self._segment_at(offset).row(offset)[0]
 
+    def entry_end(self, offset: int) -> int:
+        """Return the offset after the entry that holds an existing offset."""
+        return self._segment_at(offset).last_of(offset) + 1
+
     def stored_at(self, offset: int) -> int:
         """Return when the entry that holds an existing offset was stored, in ms.
 

@@ -75,6 +75,8 @@ class Store:
         self._by_id: dict[int, Log] = {}
         self._last_id = 0
         self._is_open = False
+        self.was_clean = False
+        """Whether the data directory was as a clean stop leaves it when it was opened."""
 
     # -- opening and closing ---------------------------------------------------------------------
 
@@ -90,6 +92,7 @@ class Store:
         assert not self._is_open
         format_before = identity.claim(self._files, self._owner)
         ends = clean_stop.read(self._files)
+        self.was_clean = ends is not None
         tables = self._recover_tables(ends)
         self._is_open = True
         places = dict(self._places())

@@ -34,6 +34,16 @@ class Table:
         self._crc = 0
         self._live_bytes = 0
         self._snapshot_above = SNAPSHOT_BYTES_MIN
+        self._tracked: dict[str, None] | None = None
+
+    def track(self) -> dict[str, None]:
+        """Return a map to which the keys of all later changes are added, for one caller.
+
+        It has them in the order of their first change; the caller removes them.
+        """
+        assert self._tracked is None, f"{self._path} is tracked already"
+        self._tracked = {}
+        return self._tracked
 
     def get(self, key: str) -> bytes | None:
         return self._values.get(key)
@@ -73,6 +83,8 @@ class Table:
         self._crc = zlib.crc32(data, self._crc)
         for key, value in pairs:
             self._set(key, value)
+        if self._tracked is not None:
+            self._tracked.update((key, None) for key, _ in pairs)
         if self._size > self._snapshot_above:
             self._shrink()
 

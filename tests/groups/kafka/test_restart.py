@@ -40,7 +40,7 @@ def test_sessions_begin_anew() -> None:
 
 
 def test_a_rebalance_that_went_on_is_forgotten() -> None:
-    """Its members are told to rejoin by what they hold: the generation before it stands again."""
+    """Its members are told to rejoin by what they hold: the generation before it stands again. Its number is not given again."""
     rig = Rig()
     leader, follower = rig.stable(2)
     new = rig.join(version=3)
@@ -52,7 +52,7 @@ def test_a_rebalance_that_went_on_is_forgotten() -> None:
     assert rig.sync_error(rig.sync(follower, 2)) is ErrorCode.ILLEGAL_GENERATION
     assert rig.sync_error(rig.sync(newcomer, 2)) is ErrorCode.UNKNOWN_MEMBER_ID
     handles = [rig.join(leader), rig.join(follower)]
-    assert {rig.joined(handle).generation_id for handle in handles} == {2}
+    assert {rig.joined(handle).generation_id for handle in handles} == {3}
 
 
 def test_static_members_keep_their_places() -> None:
@@ -76,6 +76,28 @@ def static_pair(rig: Rig) -> list[str]:
     members = [rig.joined(handle).member_id for handle in handles]
     rig.settle(members)
     return members
+
+
+def test_the_number_of_a_forgotten_generation_is_not_given_again() -> None:
+    """1. Generation 2 is announced, and forgotten. 2. One member rejoins, the other is away.
+
+    The one that was away is of no generation with another meaning: what it holds is of the past.
+    """
+    rig = Rig()
+    leader, follower = static_pair(rig)
+    handles = [rig.join(leader, instance="i0"), rig.join(follower, instance="i1")]
+    assert {rig.joined(handle).generation_id for handle in handles} == {2}
+    for _ in range(2):
+        rig.restart()
+        assert rig.state().generation == 1
+    handle = rig.join(leader, instance="i0", session=600_000)
+    while handle not in rig.replies:
+        rig.run(SESSION_MS // 2)
+        rig.beat(follower, 1, "i1")
+    assert rig.joined(handle).generation_id == 3
+    rig.settle([leader, follower])
+    assert rig.state().members == (leader, follower)
+    assert rig.beat(follower, 2, "i1") is ErrorCode.ILLEGAL_GENERATION
 
 
 def counts_after_a_restart(rig: Rig, new: str, old: str) -> None:
@@ -154,7 +176,7 @@ def test_a_static_member_that_came_back_with_another_protocol_joins_once_more() 
     again = rig.join(new, instance="i1", protocols=sticky)
     rig.join(leader, instance="i0", protocols=both)
     answer = rig.joined(again)
-    assert (answer.generation_id, answer.protocol_name) == (2, "sticky")
+    assert (answer.generation_id, answer.protocol_name) == (3, "sticky")
 
 
 def test_a_group_that_is_larger_than_allowed_now_is_asked_to_join_again() -> None:

@@ -123,6 +123,13 @@ def test_a_committed_offset_is_enough(bench: Bench) -> None:
     assert bench.take(1_000) == [(1_000, (0, 5), 5, 1_000)]
 
 
+def test_after_a_restart_a_group_goes_on_where_it_had_committed(bench: Bench) -> None:
+    bench.ends = {0: 8, 1: 9}
+    bench.deliver(0, 0, 5, 7)
+    bench.subject.resumed("g", [("T", 0, 5), ("T", 1, 4)], 0)
+    assert bench.take(1_000)[0][1] == (1, 5)
+
+
 def test_what_does_not_move_is_written_once_and_again_before_it_moves(bench: Bench) -> None:
     bench.ends = {0: 5}
     bench.deliver(100, 0, 0, 2)

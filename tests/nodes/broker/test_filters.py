@@ -12,8 +12,9 @@ from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.groups.remoting.subscriptions import Filter
 from steelyard.nodes.broker import filters
 from steelyard.nodes.broker.filters import read_matching
-from steelyard.nodes.broker.turns import SLICE, Effort
+from steelyard.nodes.broker.turns import SLICE
 from steelyard.sql92.parser import parse
+from steelyard.types import Effort
 from steelyard.wire.remoting.bodies import (
     CheckClientBody,
     ConsumerData,

@@ -7,13 +7,15 @@ from crc32c import crc32c
 from tests.nodes.broker.conftest import Rig, pull_ext
 from tests.nodes.broker.driver import START, TOPIC
 
+from steelyard.conversion import messages
 from steelyard.groups.remoting.subscriptions import ALL
-from steelyard.nodes.broker import conversion as module
+from steelyard.nodes.broker.conversion import to_rocketmq as module
 from steelyard.nodes.broker.remoting import pull as pull_module
-from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, INTERVAL_MS
-from steelyard.nodes.broker.turns import SLICE, TURNS_TIMER, Effort
+from steelyard.nodes.broker.skipped import INTERVAL_MS
+from steelyard.nodes.broker.turns import SLICE, TURNS_TIMER
 from steelyard.nodes.seam import Closed
 from steelyard.store.log import Log
+from steelyard.types import Effort
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.remoting import fastjson
@@ -24,7 +26,7 @@ from steelyard.wire.remoting.bodies import (
     SubscriptionData,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.frame import encode
+from steelyard.wire.remoting.frame import ANSWER_BYTES_MAX, encode
 from steelyard.wire.remoting.message import decode_records
 
 PULL = RequestCode.PULL_MESSAGE
@@ -221,7 +223,7 @@ def test_what_just_fits_is_given(rig: Rig) -> None:
 def test_the_warning_comes_once_in_a_while_and_counts_the_rest(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_BYTES_MAX", 1_000)
+    monkeypatch.setattr(messages, "ANSWER_BYTES_MAX", 1_000)
     log = queue(rig)
     produce(log, [bytes(2_000)] * 5 + [b"last"])
     rig.told.clear()

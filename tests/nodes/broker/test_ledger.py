@@ -7,8 +7,10 @@ from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
+from steelyard.groups.remoting.registry import Registry
 from steelyard.ledger.events import (
     LEDGER_TOPIC,
+    Backlog,
     BrokerStarted,
     BrokerStopped,
     Committed,
@@ -18,8 +20,11 @@ from steelyard.ledger.events import (
     MemberLeft,
     Record,
     Requested,
+    decode,
 )
 from steelyard.nodes.broker import ledger
+from steelyard.nodes.broker.backlogs import Backlogs
+from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Asked, Closed
 from steelyard.store.memory import MemoryDisk
@@ -219,6 +224,34 @@ def test_what_a_member_handed_over_is_noted_and_its_waiting_pull_ends(full: Rig)
         (5, None, None),
         (5, 8, START + 980),
     ]
+
+
+def test_the_backlog_is_known_when_a_broker_is_back_and_a_member_has_joined(full: Rig) -> None:
+    """Also if nobody was delivered anything yet; of other topics, nothing is known."""
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 4}
+    full.ask(1, COMMIT, ext)
+    full.restart()
+    link = full.connect()
+    full.beat(link, "c", "T2")
+    full.advance(2_000)
+    assert since(full, Backlog) == []
+    full.beat(link, "c", TOPIC, "T2", version=2)
+    full.advance(1_000)
+    waiting = [(one.topic, one.waiting) for one in since(full, Backlog) if isinstance(one, Backlog)]
+    assert waiting == [(TOPIC, (6,))]
+
+
+def test_members_that_a_stopping_broker_loses_give_up_nothing() -> None:
+    """What they were delivered is still theirs; of a member that leaves it waits again."""
+    for is_stopping, waiting in ((True, (2,)), (False, (7,))):
+        subject = Ledger(BrokerConfig(name=B), Registry(), Backlogs(B, lambda topic, queue: 12))
+        subject.delivered(delivered(START, START, "a", 5, 10), 5, START)
+        if is_stopping:
+            subject.stopped(START)
+        subject.left(MemberLeft(START + 10, B, GROUP, "a", "closed", ()))
+        (body,) = subject.take(START + 1_000)
+        backlogs = [one for one in decode(body) if isinstance(one, Backlog)]
+        assert [one.waiting for one in backlogs] == [waiting]
 
 
 def test_when_a_member_passed_the_first_message_on_is_noted(full: Rig) -> None:

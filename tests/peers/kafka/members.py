@@ -24,6 +24,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
@@ -104,7 +105,7 @@ ALL = CLASSIC + CONSUMER
 
 
 class Member:
-    """A process with one member; `held`, `records` and `events` are as it told them, `committed` says how many of the records."""
+    """A process with one member; `held`, `records` and `events` are as it told them, each with the time `at` which it did, `committed` says how many of the records."""
 
     def __init__(self, client: Client, name: str, options: dict[str, object], log: Path) -> None:
         self.client, self.name = client, name
@@ -129,7 +130,7 @@ class Member:
 
     def _read(self, lines: IO[bytes]) -> None:
         for line in lines:
-            event = json.loads(line)
+            event = {"at": time.time(), **json.loads(line)}
             match event["event"]:
                 case "assigned":
                     self.held = self.held | set(event["partitions"])

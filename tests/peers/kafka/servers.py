@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +22,12 @@ from tests.waiting import until
 STEELYARD = Path(sys.executable).with_name("steelyard")
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx512m")
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+LOG4J = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+"""As in Kafka's own config/log4j.properties."""
 SESSION_MS, HEARTBEAT_MS = 6000, 500
 """The shortest session that a broker allows, and how often members of a `group.protocol=consumer` group are heard."""
 
@@ -54,6 +60,24 @@ class Running(NamedTuple):
     nameserver: str = ""
     begun: float = 0.0
     """When its process began, by `time.perf_counter`."""
+    restart: Callable[[], None] | None = None
+    """Stops an Apache broker in order and starts it again."""
+    encrypted: str = ""
+    """Where it speaks TLS."""
+
+
+def verbose(folder: Path) -> tuple[str, ...]:
+    """Options of Java for broker logs of the level INFO, as Kafka's own configuration prints them.
+
+    Servers of 3.x bring Log4j 1; the others log through SLF4J's simple logger here.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "log4j.properties").write_text(LOG4J)
+    return (
+        f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=[yyyy-MM-dd HH:mm:ss,SSS]",
+    )
 
 
 @contextmanager
@@ -63,13 +87,18 @@ def run_apache(
     settings: Mapping[str, object] = SETTINGS,
     java_options: Sequence[str] = QUICK_START,
     wait: bool = True,
+    version: str = SERVER,
+    logging: Sequence[str] = (QUIET,),
+    certificate: Path | None = None,
 ) -> Iterator[Running]:
     """Apache Kafka, broker and controller in one process, until the block ends. Raises Missing.
 
-    Without `wait` the block begins when the process does.
+    Without `wait` the block begins when the process does. With a `certificate`, a file that also has
+    its key, there is a listener for TLS besides. Its data is in `folder/data`, what it logs in
+    `folder/server.out`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    java = ["java", *java_options, QUIET, "-cp", f"{jars('server', SERVER)}/*"]
+    java = ["java", *java_options, *logging, "-cp", f"{jars('server', version)}/*"]
     broker, controller = free_port(), free_port()
     lines: dict[str, object] = {
         "process.roles": "broker,controller",
@@ -81,6 +110,13 @@ def run_apache(
         "log.dirs": folder / "data",
         **settings,
     }
+    encrypted = ""
+    if certificate is not None:
+        encrypted = f"127.0.0.1:{free_port()}"
+        for name in ("listeners", "advertised.listeners"):
+            lines[name] = f"{lines[name]},SSL://{encrypted}"
+        lines["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"
+        lines |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
     properties = folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     cluster_id = "c3RlZWx5YXJkLXBlZXJzIQ"
@@ -90,17 +126,36 @@ def run_apache(
         capture_output=True,
         env=java_environment(),
     )
+
     begun = time.perf_counter()
-    with (folder / "server.out").open("wb") as log:
-        process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(properties)],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=java_environment(),
-        )
+
+    def start() -> subprocess.Popen[bytes]:
+        with (folder / "server.out").open("ab") as log:
+            return subprocess.Popen(
+                [*java, "kafka.Kafka", str(properties)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=java_environment(),
+            )
+
+    process = start()
+
+    def restart() -> None:
+        nonlocal process
+        process.terminate()
+        process.wait(60)
+        process = start()
+        wait_ready(running, process, folder / "server.out")
+
+    running = Running(
+        f"apache-{version}",
+        f"127.0.0.1:{broker}",
+        begun=begun,
+        restart=restart,
+        encrypted=encrypted,
+    )
     try:
-        running = Running(f"apache-{SERVER}", f"127.0.0.1:{broker}", begun=begun)
         if wait:
             wait_ready(running, process, folder / "server.out")
         yield running

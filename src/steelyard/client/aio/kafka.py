@@ -64,7 +64,8 @@ _ITERATION_MS = 60_000
 class KafkaConsumer(Reading):
     """Reads topics from Kafka brokers, on its own or as a member of a group.
 
-    >>> async with KafkaConsumer("Orders", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:  # doctest: +SKIP
+    >>> consumer = KafkaConsumer("Orders", bootstrap_servers="127.0.0.1:9092", group_id="g")
+    >>> async with consumer:  # doctest: +SKIP
     ...     async for record in consumer:
     ...         print(record.partition, record.offset, record.value)
 

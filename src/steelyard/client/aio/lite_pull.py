@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 class LitePullConsumer(Polling, Client):
     """A consumer that the application polls, instead of a listener (DefaultLitePullConsumer).
 
-    >>> async with LitePullConsumer("g", "127.0.0.1:9876").subscribe("Orders") as consumer:  # doctest: +SKIP
+    >>> consumer = LitePullConsumer("g", "127.0.0.1:9876").subscribe("Orders")
+    >>> async with consumer:  # doctest: +SKIP
     ...     while True:
     ...         for message in await consumer.poll():
     ...             print(message.queue_offset, message.body)

@@ -49,7 +49,8 @@ class PullConsumer(Pulling, Client):
     and the strategy. `on_queues_changed(topic, all, mine)` is called when that changes; it may be a
     coroutine function. There is no hand-over: two members may briefly read a queue at once.
 
-    >>> consumer = await PullConsumer("g", "127.0.0.1:9876").register("Orders").start()  # doctest: +SKIP
+    >>> consumer = PullConsumer("g", "127.0.0.1:9876").register("Orders")
+    >>> await consumer.start()  # doctest: +SKIP
     >>> for queue in await consumer.balanced("Orders"): ...  # doctest: +SKIP
 
     - `group`: members of one group share the queues and the committed offsets.

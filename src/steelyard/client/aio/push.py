@@ -26,7 +26,8 @@ class PushConsumer(Pushing, Client):
 
     >>> async def show(message):
     ...     print(message.queue_offset, message.body)
-    >>> async with PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts"):  # doctest: +SKIP
+    >>> consumer = PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts")
+    >>> async with consumer:  # doctest: +SKIP
     ...     await asyncio.sleep(60)
 
     The listener returns None, True or CONSUME_SUCCESS when it has consumed the message; after

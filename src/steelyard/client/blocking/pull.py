@@ -50,7 +50,8 @@ class PullConsumer(Pulling, Client):
     and the strategy. `on_queues_changed(topic, all, mine)` is called when that changes; it may be a
     coroutine function. There is no hand-over: two members may briefly read a queue at once.
 
-    >>> consumer = PullConsumer("g", "127.0.0.1:9876").register("Orders").start()  # doctest: +SKIP
+    >>> consumer = PullConsumer("g", "127.0.0.1:9876").register("Orders")
+    >>> consumer.start()  # doctest: +SKIP
     >>> for queue in consumer.balanced("Orders"): ...  # doctest: +SKIP
 
     - `group`: members of one group share the queues and the committed offsets.

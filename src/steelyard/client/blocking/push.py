@@ -27,7 +27,8 @@ class PushConsumer(Pushing, Client):
 
     >>> def show(message):
     ...     print(message.queue_offset, message.body)
-    >>> with PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts"):  # doctest: +SKIP
+    >>> consumer = PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts")
+    >>> with consumer:  # doctest: +SKIP
     ...     time.sleep(60)
 
     The listener returns None, True or CONSUME_SUCCESS when it has consumed the message; after
@@ -54,8 +55,8 @@ class PushConsumer(Pushing, Client):
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
-    Listener and hooks may be coroutine functions: a worker thread then waits for each call, which runs on the
-    event loop that all blocking clients share. It must not block.
+    Listener and hooks may be coroutine functions: a worker thread then waits for each call,
+    which runs on the event loop that all blocking clients share. It must not block.
     """
 
     def __init__(

@@ -8,6 +8,10 @@ markers that make it visible (or void) go to every partition that it wrote to, a
 sender reports them as `marked`, and after the last one the transaction is complete. All of it
 survives a restart; prepared transactions are marked again.
 
+`commit_together` decides several transactions at once, and only once: the decision is one record,
+kept under the name of the writer, that names all of them. What it names and a kill left undecided
+is decided when the coordinator starts again.
+
 A new producer under the id fences the old one by a higher epoch; an ongoing transaction is aborted
 first, and so is one that takes longer than its time-out. Errors and their order:
 coordinator/transaction/TransactionCoordinator.scala, TransactionMetadata.java (clients without
@@ -95,6 +99,8 @@ TRANSACTIONS_MAX = 100_000
 """Most transactional ids; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_MAX = 100_000
 """Most partitions in one transaction."""
+TOGETHER_MAX = 10_000
+"""Most transactions that are committed together."""
 
 SCAN_INTERVAL_MS = 1_000
 """Interval of the search for timed-out transactions.
@@ -113,6 +119,25 @@ class Marking(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...]
 
 
+class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """A transaction of a producer, as `commit_together` is asked for it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class CommitTogether(msgspec.Struct, frozen=True):
+    """Part `number` of what a writer writes, in several transactions; see `commit_together`.
+
+    `writer`: its name, with which the transactional ids of its producers begin: `writer:...`.
+    """
+
+    writer: str
+    number: int
+    transactions: tuple[OpenTransaction, ...]
+
+
 class Transaction(msgspec.Struct):
     """A transactional id and its latest transaction, as in the table."""
 
@@ -127,6 +152,8 @@ class Transaction(msgspec.Struct):
     partitions: set[tuple[str, int]] = set()
     started_at: int = -1
     updated_at: int = -1
+    decided: CommitTogether | None = None
+    """The last part of the writer of this name that was committed."""
 
 
 class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
@@ -159,6 +186,12 @@ class TransactionCoordinator:
             self._all[transaction.transactional_id] = transaction
             if transaction.state in PREPARED:
                 self._mark(transaction)
+        for transaction in list(self._all.values()):
+            if transaction.decided is not None:
+                # A kill came between the decision and what follows from it.
+                for found in self._committed(transaction.decided, now):
+                    self._all[found.transactional_id] = found
+                    self._mark(found)
 
     # -- what clients ask --------------------------------------------------------------------------
 
@@ -259,6 +292,61 @@ class TransactionCoordinator:
         if found.state is prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.INVALID_TXN_STATE
+
+    def commit_together(self, asked: CommitTogether, now: int) -> ErrorCode:
+        """Commit transactions, all of them or none. The decision is final when this returns NONE.
+
+        A writer's parts are committed in ascending order, each once: DUPLICATE_SEQUENCE_NUMBER if
+        `number` is not above that of the last; what is still open of the transactions is aborted
+        then. With a part, whatever else the writer has open is aborted, because it belongs to
+        attempts that failed. Other errors are those of `end`, and mean that nothing was committed.
+        Raises StorageError.
+        """
+        if not asked.writer or not 0 < len(asked.transactions) <= TOGETHER_MAX:
+            return ErrorCode.INVALID_REQUEST
+        known = self._all.get(asked.writer)
+        if known is None:
+            if len(self._all) >= TRANSACTIONS_MAX:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            made = TRANSACTIONS.move(None, Move.MADE)
+            known = Transaction(asked.writer, self._next_producer_id(), made, producer_epoch=0)
+        last = known.decided
+        if last is not None and asked.number <= last.number:
+            for found in self._named(asked, (TransactionalIdState.ONGOING,)):
+                self._decide(self._fenced(found), Move.FENCED, now)
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        for each in asked.transactions:
+            error = self.verify(each.transactional_id, each.producer_id, each.producer_epoch)
+            if error:
+                return error
+        # Those of the last part may be committed in memory only; now nothing else names them.
+        earlier = [] if last is None else self._named(last, PREPARED)
+        decided = msgspec.structs.replace(known, decided=asked, updated_at=now)
+        committed = self._committed(asked, now)
+        self._put(*earlier, decided, *committed)
+        for one in committed:
+            self._mark(one)
+        for found in list(self._all.values()):
+            is_open = found.state is TransactionalIdState.ONGOING
+            if is_open and found.transactional_id.startswith(f"{asked.writer}:"):
+                self._decide(self._fenced(found), Move.FENCED, now)
+        return ErrorCode.NONE
+
+    def _named(
+        self, asked: CommitTogether, states: Sequence[TransactionalIdState]
+    ) -> list[Transaction]:
+        """Return the transactions that are in one of these states, and still the same."""
+        every = [self._found(*msgspec.structs.astuple(each)) for each in asked.transactions]
+        return [each for each in every if isinstance(each, Transaction) and each.state in states]
+
+    def _committed(self, asked: CommitTogether, now: int) -> list[Transaction]:
+        """Return the transactions that are ongoing, as they are when they are committed."""
+        return [
+            msgspec.structs.replace(
+                found, state=TRANSACTIONS.move(found.state, Move.COMMITTED), updated_at=now
+            )
+            for found in self._named(asked, (TransactionalIdState.ONGOING,))
+        ]
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int) -> ErrorCode:
         """Return NONE if this producer has an ongoing transaction."""
@@ -394,13 +482,19 @@ class TransactionCoordinator:
             if found.state is TransactionalIdState.ONGOING:
                 if found.started_at + found.timeout_ms < now:
                     self._decide(self._fenced(found), Move.EXPIRED, now)
-            elif found.state not in PREPARED and found.updated_at <= expired:
+            elif (
+                found.state not in PREPARED
+                and found.updated_at <= expired
+                and found.decided is None
+            ):
                 self._table.delete(found.transactional_id)
                 del self._all[found.transactional_id]
 
-    def _put(self, transaction: Transaction) -> None:
-        self._table.put(transaction.transactional_id, msgspec.json.encode(transaction))
-        self._all[transaction.transactional_id] = transaction
+    def _put(self, *transactions: Transaction) -> None:
+        """Write transactions, in order; a kill keeps a prefix of them."""
+        rows = [(each.transactional_id, msgspec.json.encode(each)) for each in transactions]
+        self._table.put_many(rows)
+        self._all.update((each.transactional_id, each) for each in transactions)
 
     def check(self) -> None:
         """Assert the invariants."""

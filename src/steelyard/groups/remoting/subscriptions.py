@@ -15,9 +15,10 @@ import msgspec
 
 from steelyard.errors import ProtocolError
 from steelyard.sql92 import parser
-from steelyard.sql92.expressions import Condition
+from steelyard.sql92.expressions import Condition, EvaluationError
 from steelyard.wire.remoting.bodies import SubscriptionData
 from steelyard.wire.remoting.flags import tag_code
+from steelyard.wire.remoting.properties import decode_properties
 
 TAG = "TAG"
 SQL92 = "SQL92"
@@ -97,6 +98,14 @@ def parse(expression: str | None, expression_type: str | None) -> Filter:
         raise ProtocolError("an SQL92 expression must not be empty")
     condition = parser.parse(expression)
     return Filter(condition=condition, effort=1 + len(expression) // _CHARACTERS_PER_EFFORT)
+
+
+def matches(condition: Condition, properties: bytes) -> bool:
+    """Return whether the condition is true; values that cannot be compared do not match."""
+    try:
+        return condition.evaluate(decode_properties(properties)) is True
+    except EvaluationError:
+        return False
 
 
 def subscribe(data: SubscriptionData) -> TopicSubscription:

@@ -1,13 +1,14 @@
 """What waits for each group on this broker: messages not delivered, or fetched but not finished.
 
 A queue is watched from its first delivery or commit on for as long as the group is active, also
-while nobody reads it. Between two deliveries a backlog only grows, so it peaks just before a
-delivery: it is computed there, but not more often than every `LOOK_MS`.
+while nobody reads it. After a restart it is watched again from the committed offset on, as soon as
+a member has joined that reads the topic. Between two deliveries a backlog only grows, so it peaks
+just before a delivery: it is computed there, but not more often than every `LOOK_MS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -73,12 +74,21 @@ class Backlogs:
     def __init__(self, broker: str, end: Callable[[str, int], int]) -> None:
         self._broker = broker
         self._end = end
-        self._watched: dict[tuple[str, str], _Watched] = {}
+        self._watched: dict[str, dict[str, _Watched]] = {}
+        """By group and topic."""
         self._queues = 0
 
     @property
     def is_watching(self) -> bool:
         return bool(self._watched)
+
+    def resumed(self, group: str, committed: Iterable[tuple[str, int, int]], now: int) -> None:
+        """Watch these queues of a group: topic, queue and committed offset of each.
+
+        What is known of queues that are watched already remains.
+        """
+        for topic, queue, offset in committed:
+            self._find(group, topic, queue, offset, now)
 
     def delivered(self, delivery: Delivered, asked: int, now: int) -> None:
         """Note a delivery to a reader that asked for the messages from offset `asked` on."""
@@ -112,23 +122,23 @@ class Backlogs:
 
     def left(self, group: str, client: str) -> None:
         """Note that a member left: what it had been delivered and not finished waits again."""
-        for (reader, _), watched in self._watched.items():
-            if reader == group:
-                for position in watched.positions:
-                    if position is not None and position.client == client:
-                        position.give_up()
+        for watched in self._watched.get(group, {}).values():
+            for position in watched.positions:
+                if position is not None and position.client == client:
+                    position.give_up()
 
     def _find(
         self, group: str, topic: str, queue: int, offset: int, now: int
     ) -> tuple[_Watched, _Position] | None:
         """Return the group's position in a queue, at `offset` if new; None beyond `WATCHED_MAX`."""
-        watched = self._watched.get((group, topic))
+        watched = self._watched.get(group, {}).get(topic)
         more = queue + 1 - (len(watched.positions) if watched else 0)
         if more > 0:
             if self._queues + more > WATCHED_MAX:
                 return None
             self._queues += more
-            watched = watched or self._watched.setdefault((group, topic), _Watched(now))
+            if watched is None:
+                watched = self._watched.setdefault(group, {})[topic] = _Watched(now)
             watched.positions += [None] * more
         assert watched is not None
         watched.active_at = now
@@ -155,11 +165,8 @@ class Backlogs:
         Where calls in between found no change, a record of the last of them comes first: readers
         take a backlog to change evenly from one record to the next.
         """
-        for (group, topic), watched in list(self._watched.items()):
-            if now - watched.active_at >= FORGET_MS:
-                del self._watched[group, topic]
-                self._queues -= len(watched.positions)
-                continue
+        self._forget(now)
+        for group, topic, watched in self._all():
             waiting = self._waiting(topic, watched)
             total = sum(waiting)
             if waiting == watched.written and watched.peak <= total:
@@ -171,6 +178,20 @@ class Backlogs:
             peak, peak_at = max((total, now), (watched.peak, watched.peak_at))
             yield self._record(group, topic, waiting, now, peak, peak_at)
             watched.written, watched.written_at, watched.peak = waiting, now, 0
+
+    def _all(self) -> Iterator[tuple[str, str, _Watched]]:
+        for group, topics in self._watched.items():
+            for topic, watched in topics.items():
+                yield group, topic, watched
+
+    def _forget(self, now: int) -> None:
+        """Forget the groups that have long been inactive."""
+        for group, topic, watched in list(self._all()):
+            if now - watched.active_at >= FORGET_MS:
+                self._queues -= len(watched.positions)
+                del self._watched[group][topic]
+                if not self._watched[group]:
+                    del self._watched[group]
 
     def _record(
         self,

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
-from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
+from steelyard.groups.remoting.subscriptions import Filter, is_tag, matches, parse
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
-from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
-from steelyard.sql92.expressions import Condition, EvaluationError
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
+from steelyard.types import Effort
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import CheckClientBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import record_properties
-from steelyard.wire.remoting.properties import decode_properties
 
 SCAN_MESSAGES_MAX = 800
 """Maximum messages examined by one read, at some 4 µs each.
@@ -113,11 +111,3 @@ def read_matching(
                 break
         runs.append(piece.data[run_start:run_end])
     return Slice(b"".join(runs), count, next_offset, first if count else next_offset)
-
-
-def matches(condition: Condition, properties: bytes) -> bool:
-    """Return whether the condition is true; values that cannot be compared do not match."""
-    try:
-        return condition.evaluate(decode_properties(properties)) is True
-    except EvaluationError:
-        return False

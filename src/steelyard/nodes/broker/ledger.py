@@ -11,6 +11,8 @@ This module only collects: after each event the node asks whether records are `u
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from steelyard.config import BrokerConfig
@@ -66,6 +68,7 @@ class Ledger:
         """The latest commit, by the broker that has the queue, and the queue."""
         self._readers: dict[Key, str] = {}
         """Who last asked for a queue's messages."""
+        self._is_stopping = False
         self.urgent = False
         self.due_at: int | None = None
 
@@ -80,6 +83,8 @@ class Ledger:
         self.note(records.BrokerStarted(at=now, broker=self.broker))
 
     def stopped(self, now: int) -> None:
+        """Record that the broker stops: its members lose their connections, but give up nothing."""
+        self._is_stopping = True
         self.note(records.BrokerStopped(at=now, broker=self.broker))
 
     def changed(self, change: GroupChange, now: int) -> None:
@@ -92,8 +97,16 @@ class Ledger:
 
     def left(self, record: records.MemberLeft) -> None:
         """Record that a member left."""
-        self._backlogs.left(record.group, record.client)
+        if not self._is_stopping:
+            self._backlogs.left(record.group, record.client)
         self.note(record)
+
+    def resumed(self, group: str, committed: Iterable[tuple[str, int, int]], now: int) -> None:
+        """Note that a group reads queues: topic, queue and committed offset of each."""
+        known = [each for each in committed if each[0] != LEDGER_TOPIC]
+        if self._enabled and known:
+            self._backlogs.resumed(group, known, now)
+            self._gathered(now)
 
     def note(self, record: Record) -> None:
         """Have a record written with this event."""

@@ -193,7 +193,7 @@ class BrokerNode:
                 if isinstance(outcome.reply, Command):
                     self._parts.joining.registered(now, effects)
         if self._stop_call is not None and not self._stopped and self._parts.registration.idle:
-            self._finish(effects)
+            self._finish(now, effects)
 
     # -- other events ----------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class BrokerNode:
             case Flushed(ticket):
                 for log in self._durability.flushed(ticket, effects):
                     self._appended(log.topic, log.queue_id, now, effects)
-                self._remoting.flushed(effects)
+                self._remoting.flushed()
                 if self._kafka is not None:
                     self._kafka.markings.flushed(now, effects)
             case Asked(call_id, call):
@@ -280,7 +280,7 @@ class BrokerNode:
             self._parts.retention.look_at_space(now, effects)
         elif key == STOP_TIMER:
             if self._stop_call is not None:
-                self._finish(effects)
+                self._finish(now, effects)
         else:
             self._remoting.due(key, now, effects)
 
@@ -334,17 +334,19 @@ class BrokerNode:
         self._write_ledger(now, effects)
         self._parts.registration.stop(now, effects)
         if self._parts.registration.idle:
-            self._finish(effects)
+            self._finish(now, effects)
         else:
             effects.append(SetTimer(STOP_TIMER, now + STOP_TIMEOUT_MS))
 
-    def _finish(self, effects: list[Effect]) -> None:
+    def _finish(self, now: int, effects: list[Effect]) -> None:
         assert self._stop_call is not None
         if self._stopped:
             return
         self._stopped = True
         result: StorageError | None = None
         try:
+            if self._kafka is not None:
+                self._kafka.stop(now, effects)
             self._store.flush()
             self._durability.flushed_all(effects)
             self._remoting.stop()

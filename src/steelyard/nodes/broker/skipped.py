@@ -13,11 +13,6 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.types import LogLine
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""Largest frame that RocketMQ's clients accept, including its size field."""
-ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
-"""Maximum bytes of messages in an answer: a frame less the space for its header."""
-
 INTERVAL_MS = 10_000
 """Interval in which at most one WARNING is logged."""
 
@@ -50,8 +45,3 @@ class PassedOver:
         what = "1 message was" if news == 1 else f"{news} messages were"
         text = f"{what} skipped for RocketMQ consumers; the last: {self._last}"
         effects.append(LogLine("WARNING", text))
-
-
-def too_large(size: int) -> str:
-    """Return the reason for skipping a message that does not fit into an answer."""
-    return f"{size} bytes; an answer holds at most {ANSWER_BYTES_MAX}"

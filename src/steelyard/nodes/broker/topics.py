@@ -56,11 +56,10 @@ CLUSTER_TOPIC_QUEUES = 16
 Tools of 4.x look up its route to find the brokers on which to create a topic.
 """
 
-LAYOUT_ATTRIBUTE = "steelyard.layout"
 ID_ATTRIBUTE = "steelyard.id"
 CREATED_ATTRIBUTE = "steelyard.created"
 MERGED_ATTRIBUTE = "steelyard.merged"
-"""Attributes that the Kafka listener gives a topic."""
+"""Attributes that the Kafka listener gives a topic, beside its layout."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -147,6 +146,14 @@ class TopicConfigs:
 
     def put(self, config: TopicConfig, now: int) -> None:
         """Create or change a topic. Raises ProtocolError for invalid values, StorageError."""
+        self.check_config(config)
+        name = config.topic_name
+        self._table.put(name, msgspec.json.encode(config))
+        self._configs[name] = config
+        self._changed(now)
+
+    def check_config(self, config: TopicConfig) -> None:
+        """Raise ProtocolError if a topic cannot be created or changed like this."""
         name = config.topic_name
         fault = topic_fault(name)
         if fault is not None and not (ID_ATTRIBUTE in config.attributes and is_kafka_name(name)):
@@ -163,9 +170,6 @@ class TopicConfigs:
             )
         if name not in self._configs and len(self._configs) >= TOPICS_MAX:
             raise ProtocolError(f"more than {TOPICS_MAX} topics")
-        self._table.put(name, msgspec.json.encode(config))
-        self._configs[name] = config
-        self._changed(now)
 
     def delete(self, name: str, now: int) -> None:
         if name in self._configs:

@@ -50,18 +50,6 @@ next step, for work that writes.
 """
 
 
-class Effort:
-    """The work that may still be done at once.
-
-    `left` may fall below zero, by the cost of what cannot be divided.
-    """
-
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-
 class Turns:
     """The jobs that wait for their turns; see the module docstring."""
 

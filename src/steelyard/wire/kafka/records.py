@@ -31,8 +31,8 @@ from crc32c import crc32c
 
 from steelyard.errors import ProtocolError
 from steelyard.wire.kafka.compression import PLAIN_BYTES_MAX, Compression, compress, decompress
+from steelyard.wire.kafka.packing import MAGIC, pack_batch, pack_record
 
-MAGIC = 2
 HEADER_BYTES = 61
 SIZE_BEFORE = 12
 """Bytes of a batch up to and including its size field; the size counts the bytes after it."""
@@ -47,13 +47,14 @@ CONTROL = 0x20
 ABORT = 0
 COMMIT = 1
 
+_NULL = 1
+"""The varint -1, the size of null."""
+
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PLACE = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
-_CHECKED = struct.Struct(">hiqqqhii")
-_FRONT = struct.Struct(">qiibI")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _CRC_START = 21
 _MARKER_KEY = struct.Struct(">hh")
@@ -281,6 +282,43 @@ def read_record(
     return Record(header.base_offset + offset, time, key, value, headers), end
 
 
+def read_simple(data: bytes, at: int, end: int) -> tuple[int, bytes | None, bytes] | None:
+    """Read a record without headers, from `at` to `end`, three times as fast as `read_record`.
+
+    Return its timestamp less the base, its key and its value. None if it has headers or no value,
+    or if something is wrong with it. Raises IndexError or ProtocolError if the data ends inside.
+    """
+    while data[at] > 0x7F:  # its size
+        at += 1
+    byte = data[at + 2]
+    if byte < 0x80:
+        timestamp, at = (byte >> 1) ^ -(byte & 1), at + 3
+    else:
+        timestamp, at = read_varint(data, at + 2)
+    while data[at] > 0x7F:  # its offset
+        at += 1
+    at += 1
+    key = None
+    byte = data[at]
+    if byte == _NULL:
+        at += 1
+    else:
+        size, at = read_varint(data, at)
+        if size < 0:
+            return None
+        key = data[at : at + size]
+        at += size
+    byte = data[at]
+    if byte < 0x80:
+        size, at = (byte >> 1) ^ -(byte & 1), at + 1
+    else:
+        size, at = read_varint(data, at)
+    after = at + size
+    if size < 0 or after + 1 != end or data[after]:
+        return None
+    return timestamp, key, data[at:after]
+
+
 def read_times(data: bytes | bytearray, position: int, header: BatchHeader) -> tuple[int, int]:
     """Read only (offset, timestamp) of the record at `position`.
 
@@ -358,55 +396,29 @@ def write_batch(
     assert records, "an empty batch"
     base = records[0].offset if base_offset is None else base_offset
     base_timestamp = records[0].timestamp
-    out = bytearray()
-    for record in records:
-        _write_record(out, record, record.offset - base, record.timestamp - base_timestamp)
-    packed = compress(bytes(out), compression)
-    checked = (
-        _CHECKED.pack(
-            attributes & ~COMPRESSION_MASK | compression,
-            records[-1].offset - base,
-            base_timestamp,
-            max(record.timestamp for record in records),
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
+    packed = b"".join(
+        pack_record(
+            record.timestamp - base_timestamp,
+            record.offset - base,
+            record.key,
+            record.value,
+            [(name.encode(), value) for name, value in record.headers],
         )
-        + packed
+        for record in records
     )
-    size = len(checked) + _CRC_START - SIZE_BEFORE
-    return _FRONT.pack(base, size, leader_epoch, MAGIC, crc32c(checked)) + checked
-
-
-def _write_record(out: bytearray, record: Record, offset: int, timestamp: int) -> None:
-    body = bytearray(1)
-    _write_varint(body, timestamp)
-    _write_varint(body, offset)
-    _write_bytes(body, record.key)
-    _write_bytes(body, record.value)
-    _write_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _write_bytes(body, name.encode())
-        _write_bytes(body, value)
-    _write_varint(out, len(body))
-    out += body
-
-
-def _write_bytes(out: bytearray, value: bytes | None) -> None:
-    if value is None:
-        out.append(1)
-    else:
-        _write_varint(out, len(value))
-        out += value
-
-
-def _write_varint(out: bytearray, value: int) -> None:
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    return pack_batch(
+        compress(packed, compression),
+        base_offset=base,
+        count=len(records),
+        last_offset_delta=records[-1].offset - base,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in records),
+        attributes=attributes & ~COMPRESSION_MASK | compression,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
 
 
 # -- control batches -------------------------------------------------------------------------------

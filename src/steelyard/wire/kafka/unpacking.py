@@ -112,11 +112,10 @@ class Unpacking:
         end = starts[index + 1] if index + 1 < len(starts) else self._end
         return end - starts[index]
 
-    def records(self, first: int, stop: int) -> list[Record | None]:
-        """Return records from `first` up to `stop` - 1, all with known positions.
+    def raw(self, first: int, stop: int) -> tuple[bytes, list[int]]:
+        """Return records from `first` up to `stop` - 1, undecoded, all with known positions.
 
-        As many as READ_BYTES hold, at least one. None stands for one that is damaged inside, or has
-        more than HEADERS_MAX headers.
+        As many as READ_BYTES hold, at least one; with the positions where they begin, and the end.
         """
         starts = self._starts
         assert 0 <= first < stop <= len(starts)
@@ -128,13 +127,17 @@ class Unpacking:
             end = starts[stop] if stop < len(starts) else self._end
         with memoryview(segment) as view:
             data = bytes(view[base - origin : end - origin])
-        found: list[Record | None] = []
-        for start in starts[first:stop]:
-            try:
-                found.append(read_record(data, start - base, self.header, HEADERS_MAX)[0])
-            except (ProtocolError, IndexError, UnicodeDecodeError):
-                found.append(None)
-        return found
+        return data, [start - base for start in starts[first:stop]] + [end - base]
+
+    def record(self, data: bytes, position: int) -> Record | None:
+        """Read a record of what `raw` returned.
+
+        None if it is damaged inside, or has more than HEADERS_MAX headers.
+        """
+        try:
+            return read_record(data, position, self.header, HEADERS_MAX)[0]
+        except (ProtocolError, IndexError, UnicodeDecodeError):
+            return None
 
     def times(self, first: int, stop: int) -> list[tuple[int, int]]:
         """Return (offset, timestamp) of the records first .. stop - 1, all with known positions.

@@ -87,6 +87,7 @@ class SteelyardCode(IntEnum):
     """
 
     KAFKA_GROUPS = 9101
+    COMMIT_TOGETHER = 9102
 
 
 NAMESERVER_CODES = frozenset(

@@ -27,6 +27,9 @@ from steelyard.wire.remoting.dialect import loads
 FRAME_BYTES_MAX = 16_777_216
 """Limit of a whole frame (NettySystemConfig: com.rocketmq.remoting.frameMaxLength)."""
 
+ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
+"""Maximum bytes of messages in an answer: a frame less the space for its header."""
+
 HEADER_BYTES_MAX = 1024 * 1024
 """Limit of a request's header.
 
@@ -136,6 +139,11 @@ def encode_binary_header(command: Command) -> bytes:
         command.code, language, command.version, command.opaque, command.flag, len(remark)
     )
     return fixed + remark + len(ext).to_bytes(4, "big") + ext
+
+
+def too_large(size: int) -> str:
+    """Return why a message of this size, in bytes, fits into no answer."""
+    return f"{size} bytes; an answer holds at most {ANSWER_BYTES_MAX}"
 
 
 # -- decoding --------------------------------------------------------------------------------------

@@ -180,6 +180,12 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
     Sent once, with the next pull, after a member got the queue.
     """
+    takes_batches: bool | None = None
+    """An extension: what Kafka's producers wrote may be answered as record batches.
+
+    Brokers that do not know it convert it to messages, as for everybody; ours do so if the pull
+    has a filter.
+    """
     bname: str | None = None
 
 
@@ -190,6 +196,12 @@ class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
     next_begin_offset: Long
     min_offset: Long
     max_offset: Long
+    unique_prefix: str | None = None
+    """An extension: the body is record batches (`wire.stored_batches`).
+
+    The UNIQ_KEY of each message begins with this, and ends with the 14 hexadecimal digits of its
+    offset.
+    """
 
 
 # -- offsets -------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -50,11 +51,21 @@ _HEADS = {
 }
 """The parts before the body, by the IPv6 bits of the system flag."""
 
+_PARTS = {
+    v6_flags: struct.Struct(f">iI12xq8xiq{head.size - 52}xi") for v6_flags, head in _HEADS.items()
+}
+"""Of those: size, magic, queue offset, system flag, born timestamp, body size."""
+_PLAIN_PARTS = _PARTS[0]
+
 _HEAD = _HEADS[0]
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_POSITION = 36
-_RECORD_BYTES_MIN = _HEAD.size + 1 + 2
+_PROPERTIES_SIZE = struct.Struct(">H")
+_RECORD_BYTES_MIN = _HEAD.size + 1 + _PROPERTIES_SIZE.size
+
+RecordWriter = Callable[[int, int, int, int, bytes, bytes], bytes]
+"""See `record_writer`."""
 _BATCH_HEAD = struct.Struct(">iiiii")
 
 
@@ -117,6 +128,52 @@ def encode_record(
     except struct.error as error:
         raise MessageError(f"a number of the message is out of range: {error}") from None
     return b"".join((fixed, body, topic_size, name, len(properties).to_bytes(2, "big"), properties))
+
+
+@lru_cache(1_000)
+def record_writer(topic: str, queue_id: int, host: bytes) -> RecordWriter:
+    """Return a function that encodes plain records of one queue, twice as fast as `encode_record`.
+
+    It takes queue offset, physical offset, born timestamp, store timestamp, body and properties,
+    which must be within their ranges. Both hosts are `host`; everything else is 0.
+    """
+    name = topic.encode()
+    assert len(name) <= _TOPIC_BYTES_MAX
+    v6_flags = 0 if len(host) == 8 else int(_V6_FLAGS)
+    is_short = len(name) <= _SHORT_TOPIC_BYTES_MAX
+    magic = MAGIC if is_short else MAGIC_LONG_TOPIC
+    topic_part = len(name).to_bytes(1 if is_short else 2, "big") + name
+    pack, pack_size, crc32 = _HEADS[v6_flags].pack, _PROPERTIES_SIZE.pack, zlib.crc32
+    overhead = _HEADS[v6_flags].size + len(topic_part) + _PROPERTIES_SIZE.size
+
+    def write(
+        queue_offset: int,
+        physical_offset: int,
+        born_timestamp: int,
+        store_timestamp: int,
+        body: bytes,
+        properties: bytes,
+    ) -> bytes:
+        fixed = pack(
+            overhead + len(body) + len(properties),
+            magic,
+            crc32(body) & _CRC_MASK,
+            queue_id,
+            0,
+            queue_offset,
+            physical_offset,
+            v6_flags,
+            born_timestamp,
+            host,
+            store_timestamp,
+            host,
+            0,
+            0,
+            len(body),
+        )
+        return b"".join((fixed, body, topic_part, pack_size(len(properties)), properties))
+
+    return write
 
 
 def record_size(data: bytes | memoryview, position: int = 0) -> int:
@@ -336,6 +393,34 @@ def record_properties(data: bytes, position: int = 0) -> tuple[bytes, int]:
     if end - position != size or end > len(data):
         raise ProtocolError(f"record at {position}: its parts do not add up to {size} bytes")
     return data[start:end], end
+
+
+def record_parts(data: bytes, position: int = 0) -> tuple[int, int, int, int, bytes, bytes]:
+    """Return what Kafka's consumers need of the record at `position`.
+
+    As (position after it, queue offset, system flag, born timestamp, stored body, property bytes).
+    Raises ProtocolError if there is none.
+    """
+    parts = _PLAIN_PARTS
+    try:
+        size, magic, offset, sys_flag, born, body_size = parts.unpack_from(data, position)
+        if sys_flag & _V6_FLAGS:
+            parts = _PARTS[sys_flag & _V6_FLAGS]
+            size, magic, offset, sys_flag, born, body_size = parts.unpack_from(data, position)
+        body_start = position + parts.size
+        body_end = body_start + body_size
+        if magic == MAGIC:
+            start = body_end + 3 + data[body_end]
+        elif magic == MAGIC_LONG_TOPIC:
+            start = body_end + 4 + (data[body_end] << 8 | data[body_end + 1])
+        else:
+            raise ProtocolError(f"no record at {position}: magic {magic:#x}")
+        end = start + (data[start - 2] << 8 | data[start - 1])
+    except (struct.error, IndexError):
+        raise ProtocolError(f"record at {position} ends too early") from None
+    if body_size < 0 or end - position != size or end > len(data):
+        raise ProtocolError(f"record at {position}: its parts do not add up to {size} bytes")
+    return end, offset, sys_flag, born, data[body_start:body_end], data[start:end]
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import collections.abc
 import random
 import types
 import typing
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -46,6 +47,13 @@ NUMBERS = (-2, -1, -1, 0, 0, 0, 1, 1, 2, 3, 5, 100, 10_000, 2**15 - 1, 2**31 - 1
 BITS = {"b": 7, "h": 15, "H": 16, "i": 31, "I": 32, "q": 63}
 
 
+@cache
+def hints_of(kind: type[Part]) -> list[tuple[str, Any]]:
+    """The fields of a message, and the types that they are declared with."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return [(field.name, hints[field.name]) for field in msgspec.structs.fields(kind)]
+
+
 class Nonsense:
     """Requests from a seed. `ids`: of topics that are there."""
 
@@ -54,9 +62,7 @@ class Nonsense:
         self.ids = ids
 
     def part(self, kind: type[Part]) -> Part:
-        hints = typing.get_type_hints(kind, include_extras=True)
-        fields = msgspec.structs.fields(kind)
-        return kind(**{f.name: self.value(hints[f.name], f.name) for f in fields})
+        return kind(**{name: self.value(hint, name) for name, hint in hints_of(kind)})
 
     def value(self, hint: Any, name: str) -> Any:
         while typing.get_origin(hint) is typing.Annotated:

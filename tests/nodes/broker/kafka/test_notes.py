@@ -18,6 +18,7 @@ from tests.nodes.broker.kafka.requests import (
 from steelyard.ledger import cost
 from steelyard.ledger.events import (
     LEDGER_TOPIC,
+    Backlog,
     Committed,
     Delivered,
     Record,
@@ -337,6 +338,27 @@ def test_a_broker_that_starts_again_is_told_again(cluster: Cluster, kind: Kind) 
     cluster.brokers.start("broker-a")
     cluster.brokers.advance(10_000)
     assert cluster.known() == expected
+
+
+@pytest.mark.parametrize("kind", [Classic, Consumer])
+def test_what_waits_is_known_as_soon_as_the_coordinator_is_back(
+    cluster: Cluster, kind: Kind
+) -> None:
+    """Nobody fetches then; it goes on where the group had committed."""
+    group = kind(cluster)
+    shares = group.start()
+    cluster.produce()
+    for member, partitions in shares.items():
+        cluster.commit(member, group.generation, dict.fromkeys(partitions, 1))
+    cluster.brokers.kill("broker-a")
+    cluster.brokers.start("broker-a")
+    back = cluster.brokers.now
+    waiting = [
+        (one.topic, one.waiting)
+        for one in cluster.ledger()
+        if isinstance(one, Backlog) and one.broker == "broker-a" and one.at >= back
+    ]
+    assert waiting == [(TOPIC, (2, 2))]
 
 
 @pytest.mark.parametrize("kind", [Classic, Consumer])

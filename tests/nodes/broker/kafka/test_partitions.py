@@ -7,8 +7,8 @@ from tests.nodes.broker.kafka.test_markers import side
 
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.peers.requests import BrokerEntry
 from steelyard.routes import layout
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.wire.kafka.errors import ErrorCode
 
 FAR = "far"

@@ -6,8 +6,9 @@ import pytest
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
+from steelyard.nodes.broker.conversion.to_kafka import RECORD_EFFORT
 from steelyard.nodes.broker.kafka.topics import configs, metadata
-from steelyard.nodes.broker.turns import TURNS_TIMER
+from steelyard.nodes.broker.turns import SLICE, TURNS_TIMER
 from steelyard.nodes.seam import Closed
 from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
@@ -176,10 +177,11 @@ def test_configs_in_steps(rig: KafkaRig) -> None:
 
 
 def test_a_fetch_that_has_much_to_convert_waits_for_its_turn(rig: KafkaRig) -> None:
+    count = 3_000
     rig.create_topic(partitions=2)
     for queue_id in range(2):
         log = rig.store.create_log(TOPIC, queue_id)
-        for _ in range(1_000):
+        for _ in range(count):
             entry = encode_record(
                 topic=TOPIC,
                 queue_id=queue_id,
@@ -201,7 +203,7 @@ def test_a_fetch_that_has_much_to_convert_waits_for_its_turn(rig: KafkaRig) -> N
     rig.link = rig.connect()
     offsets = [0, 0]
     for _ in range(100):
-        if offsets == [1_000, 1_000]:
+        if offsets == [count, count]:
             break
         order = sorted(
             range(2), key=lambda index: offsets[index]
@@ -222,9 +224,9 @@ def test_a_fetch_that_has_much_to_convert_waits_for_its_turn(rig: KafkaRig) -> N
             for at, _header in read_headers(data):
                 records = read_records(data, at)
                 assert records[0].offset == offsets[part.partition_index]
-                assert len(records) < 500
+                assert len(records) <= SLICE // RECORD_EFFORT + 1 < count
                 offsets[part.partition_index] = records[-1].offset + 1
-    assert offsets == [1_000, 1_000]
+    assert offsets == [count, count]
 
 
 def test_a_small_batch_is_looked_into_at_once(rig: KafkaRig) -> None:

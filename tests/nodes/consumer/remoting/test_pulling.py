@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from tests.nodes.consumer.remoting.conftest import Group, offsets_of, pulled, queues, record, reply
 
@@ -108,6 +110,31 @@ def test_a_refused_pull_is_repeated_after_a_while(code: int, wait_ms: int) -> No
     assert len(group.pulls(group.a)) == before + 1
     refused = LogLine("WARNING", f"pull from a:1 refused: code {code}: no")
     assert (refused in rig.tells) == (wait_ms == 1_000)
+
+
+def test_a_busy_broker_is_asked_less_and_less_often_until_it_has_something() -> None:
+    group = ready()
+    rig = group.rig
+    times: list[int] = []
+
+    def busy(_: Command) -> Command:
+        times.append(rig.now)
+        return reply(2, "busy")
+
+    serve, group.a.script[11] = group.a.script[11], busy
+    rig.answer(group.a, group.a.held.pop(), reply(2, "busy"))
+    rig.advance(10_000)
+    waits = [after - before for before, after in pairwise(times)]
+    assert waits[:6] == [40, 80, 160, 320, 640, 1_000]
+    assert set(waits[6:]) == {1_000}
+    group.a.script[11] = serve
+    rig.publish(group.a, "T", 0, 1)
+    rig.advance(1_000)
+    times.clear()
+    group.a.script[11] = busy
+    rig.answer(group.a, group.a.held.pop(), reply(2, "busy"))
+    rig.advance(100)
+    assert [after - before for before, after in pairwise(times)] == [40]
 
 
 @pytest.mark.parametrize("code", [24, 25])

@@ -48,6 +48,8 @@ class ClassicGroup:
         self.since = now
         """When it entered its state, in ms since the epoch."""
         self.generation = 0
+        self._announced = 0
+        """The last generation that was stored as announced before the broker started."""
         self._protocol_type: str | None = None
         self.protocol: str | None = None
         """The protocol of this generation, by name."""
@@ -201,7 +203,7 @@ class ClassicGroup:
 
     def next_generation(self, now: int) -> None:
         """End the join phase: all present members are in the new generation."""
-        self.generation += 1
+        self.generation = max(self.generation, self._announced) + 1
         self.unsynced.clear()
         self.protocol = self.vote() if self.members else None
         self._subscribe()
@@ -401,9 +403,14 @@ class ClassicGroup:
         """Store the new owner of an instance id. Raises StorageError."""
         self._saved.save_return(self.group_id, member)
 
+    def save_announced(self) -> None:
+        """Store the number of a generation of which members learn. Raises StorageError."""
+        self._saved.save_announced(self.group_id, self.generation)
+
     def restore(self, saved: SavedGroup, now: int) -> None:
         """Restore the stored state: Stable if there were members, whose sessions begin now."""
         self.generation = saved.generation
+        self._announced = saved.announced
         self._protocol_type = saved.protocol_type or None
         self.protocol = saved.protocol
         for one in saved.members:

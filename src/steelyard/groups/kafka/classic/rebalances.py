@@ -135,6 +135,7 @@ class Rebalances:
         if group.state is ClassicGroupState.EMPTY:
             self._ended_empty(group, now, effects)
             return
+        self._save_announced(group, effects)
         for member in group.members.values():
             handle = group.take_join(member)
             if handle is not None:
@@ -152,6 +153,13 @@ class Rebalances:
             if not member.is_joining and member.instance_id is None:
                 text = f"did not join again within {waited} ms"
                 self.remove(group, member, EXPIRED, text, effects)
+
+    def _save_announced(self, group: ClassicGroup, effects: Effects) -> None:
+        try:
+            group.save_announced()
+        except StorageError as error:
+            text = f"group {group.group_id}: generation {group.generation} was not stored: {error}"
+            effects.append(LogLine("WARNING", text))
 
     def _ended_empty(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         try:

@@ -5,6 +5,11 @@ knows the members of the last stable generation, which continue without a rebala
 that returns, at any time, is stored in that generation under its new id before it receives the id:
 otherwise a restarted broker would know the former process, and fence the live one. (Apache stores
 it in a stable group only.)
+
+The number of a generation is stored before its members learn of it, so that no two generations have
+one number, whatever a restarted broker has forgotten. Otherwise a member of the first that did not
+rejoin would seem to be one of the second, with partitions that others have by now; a static one
+stays a member and would be taken for it. (Apache gives the number again.)
 Source: GroupMetadataValue.json; KAFKA-10284.
 """
 
@@ -31,7 +36,10 @@ class SavedMember(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A group with its generation. `since`: when it entered this state, in ms since the epoch."""
+    """A group with its generation. `since`: when it entered this state, in ms since the epoch.
+
+    `announced`: the last generation whose number members may know, 0 if that is `generation`.
+    """
 
     group_id: str
     generation: int
@@ -40,6 +48,7 @@ class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: str | None = None
     leader: str | None = None
     members: tuple[SavedMember, ...] = ()
+    announced: int = 0
 
 
 def saved_member(member: ClassicGroupMember) -> SavedMember:
@@ -100,6 +109,12 @@ class SavedGroups:
         members = tuple(new if one is old else one for one in saved.members)
         leader = new.member_id if saved.leader == old.member_id else saved.leader
         self.save(replace(saved, leader=leader, members=members))
+
+    def save_announced(self, group_id: str, generation: int) -> None:
+        """Store that members learn of this generation. Raises StorageError."""
+        data = self._table.get(group_id)
+        if data is not None:
+            self.save(replace(_decode(data), announced=generation))
 
     def delete(self, group_id: str) -> None:
         self._table.delete(group_id)

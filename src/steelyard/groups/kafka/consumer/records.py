@@ -156,6 +156,11 @@ def key_of(group_id: str, *member_id: str) -> str:
     return _key.encode((group_id, *member_id)).decode()
 
 
+def read_key(key: str) -> tuple[str, ...]:
+    """Return the group id in a row's key, and the member id if it is a member's."""
+    return _read_key.decode(key)
+
+
 def _row_of(member: ConsumerGroupMember, topic_ids: Mapping[str, bytes]) -> bytes:
     held = sorted({partition.topic for partition in (*member.assigned, *member.revoking)})
     row = MemberRow(

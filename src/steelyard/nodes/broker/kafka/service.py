@@ -19,6 +19,7 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.cluster.changes import Delete
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.coordinator_logs import CoordinatorLogs
 from steelyard.nodes.broker.kafka.data.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.data.describe_producers import DescribeProducers
 from steelyard.nodes.broker.kafka.data.fetch import Fetches
@@ -42,6 +43,7 @@ from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
 from steelyard.nodes.broker.kafka.transactions.offsets import TxnOffsets
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
+from steelyard.nodes.broker.kafka.transactions.together import CommitsTogether
 from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRequests
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
@@ -96,6 +98,7 @@ class KafkaService:
         table = store.table("kafka_consumer_groups")
         self.consumer_groups = ConsumerGroups(config, cluster, groups, table, parts.rng)
         self.consumer_groups.load(now)
+        self.notes.resume(now)
         consumer_group_calls = ConsumerGroupCalls(
             self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults
         )
@@ -117,6 +120,7 @@ class KafkaService:
         self.markings = Markings(
             transactions, cluster, self.markers.write, txn_offsets.end, durability, self.faults
         )
+        self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults)
         moving = self.coordinator.moving
         self.handover = CoordinatorHandover(
             cluster, moving, transactions, peer_requests, self.faults
@@ -144,7 +148,8 @@ class KafkaService:
             DescribeProducers(places, self.producers, self.faults),
         )
         self.channel = RequestChannel({**self.topology.controlled, **served(serving)}, parts.turns)
-        self.asked = (*self.topology.asked, self.readers, reports, self.handover)
+        together = CommitsTogether(transactions, cluster, durability, self.faults)
+        self.asked = (*self.topology.asked, self.readers, reports, self.handover, together)
         """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
             self.topology,
@@ -155,6 +160,7 @@ class KafkaService:
             self.fetches,
             self.markings,
             self.handover,
+            self.coordinator_logs,
         )
 
     # -- events ----------------------------------------------------------------------------------
@@ -246,6 +252,7 @@ class KafkaService:
         self.readers.follow()
         self.handover.follow(now)
         self.announcing.follow(now, effects)
+        self.coordinator_logs.follow_up(now)
         timer_at = self._timer_at
         for part in self._timed:
             next_at = part.next_at
@@ -254,6 +261,10 @@ class KafkaService:
         if timer_at is not None and timer_at != self._timer_at:
             self._timer_at = timer_at
             effects.append(SetTimer(KAFKA_TIMER, timer_at))
+
+    def stop(self, now: int, effects: list[Effect]) -> None:
+        """Write what is not written yet, before the broker stops. Raises StorageError."""
+        self.coordinator_logs.stop(now, effects)
 
     def check(self) -> None:
         """Assert the invariants of all parts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steelyard.nodes.broker.kafka.cluster.changes import Changes, Delete
+from steelyard.nodes.broker.kafka.cluster.claims import Claims
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.name_service import NameService
@@ -34,8 +35,9 @@ class Topology:
         assert config.kafka is not None
         self._cluster = cluster
         self._joining = parts.joining
-        self._surveys = Surveys(cluster, peer_requests)
-        changes = Changes(parts, cluster, peer_requests, self._surveys, delete)
+        claims = Claims(parts.store)
+        self._surveys = Surveys(cluster, claims, peer_requests)
+        changes = Changes(parts, cluster, peer_requests, claims, self._surveys, delete)
         self._changes = changes
         forwarding = self._forwarding = Forwarding(cluster, peer_requests)
         self._name_service = NameService(parts, cluster, changes, self._surveys, peer_requests, now)

@@ -37,10 +37,11 @@ from steelyard.errors import (
     RemotingError,
 )
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
-from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
+from steelyard.nodes.broker.peers.requests import IDENTIFY, read_body
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
+from steelyard.routes.brokers import BrokerEntry, brokers_namespace
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
@@ -154,7 +155,7 @@ class ClusterJoining:
         self._serial += 1
         self._heard = self._is_identifying = False
         self._listed, self._entries, self._rivals = {}, {}, []
-        namespace = f"STEELYARD_KAFKA_BROKERS@{self._config.cluster}"
+        namespace = brokers_namespace(self._config.cluster)
         for address in self._config.nameservers:
             request = Command(int(RequestCode.GET_BROKER_CLUSTER_INFO))
             self._ask(address, request, _List(self._serial, False), LIST_TIMEOUT_MS, now, effects)

@@ -28,6 +28,7 @@ from steelyard.errors import ProtocolError, RemotingError
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.calls.remoting import Calls
 from steelyard.nodes.seam import Effect
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.command import Command
 
@@ -44,26 +45,6 @@ IDENTIFY = 9007
 TIMEOUT_MS = 5_000
 
 
-class BrokerEntry(msgspec.Struct, frozen=True):
-    """What a broker says of itself: to the nameservers, as JSON, and to other brokers.
-
-    `address`: of its Kafka listener; `remoting`: of its RocketMQ listener.
-    """
-
-    name: str
-    node_id: int
-    address: str
-    remoting: str
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.node_id < 2**31:
-            raise ValueError(f"{self.node_id} is not a node id")
-        for address in (self.address, self.remoting):
-            host, _, port = address.rpartition(":")
-            if not host or not (port.isascii() and port.isdigit() and len(port) <= 5):
-                raise ValueError(f"{address[:100]!r} is not an address")
-
-
 class QueuesWanted(msgspec.Struct, frozen=True):
     """Body of 9002: how many queues the broker has of each topic."""
 
@@ -75,8 +56,8 @@ class News(msgspec.Struct, frozen=True):
     """Body of 9003.
 
     `changed`: the attributes of each topic, by name. `deleted_ids`: ids of the topics in `deleted`,
-    by name. `claimed`: those of `changed` that do not exist yet; the broker assigns their
-    partitions under its claim with the number `claim`.
+    by name. `claimed`: those of `changed` whose layouts are only proposed, under the broker's claim
+    with the number `claim`: the receiver stores them, but does not use them yet.
     """
 
     broker: BrokerEntry
@@ -141,16 +122,27 @@ class Survey(msgspec.Struct, frozen=True):
     claim: int = 0
 
 
+class ProposedTopic(msgspec.Struct, frozen=True, gc=False):
+    """A topic with a proposed layout, as attributes, and the claim under which it was proposed."""
+
+    number: int
+    broker: str
+    attributes: dict[str, str]
+
+
 class SurveyAnswer(msgspec.Struct, frozen=True):
     """Answer to 9005, by topic.
 
     `known`: the attributes. `deleted`: True if the topic with that id was deleted, False if only
-    the part of `broker` was.
+    the part of `broker` was. `proposed`: layouts stored but not in use. `promised`: the number of a
+    later claim than the asker's, which is therefore refused; else 0.
     """
 
     broker: str
     known: dict[str, dict[str, str]] = {}
     deleted: dict[str, bool] = {}
+    proposed: dict[str, ProposedTopic] = {}
+    promised: int = 0
 
 
 class PeerRequests:

@@ -24,6 +24,7 @@ from steelyard.groups.remoting.registry import ClientChannel, GroupChange
 from steelyard.groups.remoting.subscriptions import subscribe
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
@@ -58,10 +59,17 @@ LOCKED_AT_ONCE = 1_000
 class Clients:
     """The clients of this broker; see the module docstring."""
 
-    def __init__(self, parts: Parts, groups: SubscriptionGroups, pulls: Pulls) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        groups: SubscriptionGroups,
+        committed: CommittedOffsets,
+        pulls: Pulls,
+    ) -> None:
         self._config = parts.config
         self._registry = parts.registry
         self._groups = groups
+        self._committed = committed
         self._topics = parts.topics
         self._registration = parts.registration
         self._ledger = parts.ledger
@@ -139,6 +147,9 @@ class Clients:
         """Record the changes in the ledger and notify the members that are left."""
         for change in changes:
             self._ledger.changed(change, now)
+            if change.kind == "joined":
+                committed = self._committed.of_topics(change.group, change.topics)
+                self._ledger.resumed(change.group, committed, now)
             if not self._groups.get(change.group).notify_consumer_ids_changed_enable:
                 continue
             ext = {"consumerGroup": change.group}

@@ -16,7 +16,10 @@ Source: broker/processor/ConsumerManageProcessor.java, broker/offset/ConsumerOff
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.requests import Peer, RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
@@ -82,6 +85,15 @@ class CommittedOffsets:
         """Return a copy of all offsets of a group."""
         return dict(self._groups.get(group, {}))
 
+    def of_topics(self, group: str, topics: Iterable[str]) -> list[tuple[str, int, int]]:
+        """Return topic, queue id and offset of each offset of a group in these topics."""
+        wanted = set(topics)
+        return [
+            (topic, queue_id, offset)
+            for (topic, queue_id), offset in self._groups.get(group, {}).items()
+            if topic in wanted
+        ]
+
     def groups(self) -> list[str]:
         """Return the groups that have committed an offset, sorted."""
         return sorted(self._groups)
@@ -121,7 +133,8 @@ class CommittedOffsets:
 class OffsetHandlers:
     """Handlers of the requests above."""
 
-    def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
+    def __init__(self, parts: Parts, committed: CommittedOffsets, conversion: Conversion) -> None:
+        self._conversion = conversion
         self._topics = parts.topics
         self._committed = committed
         self._store = parts.store
@@ -195,7 +208,7 @@ class OffsetHandlers:
     def max_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
-        offset = 0 if log is None else self._durability.readable_end(log)
+        offset = 0 if log is None else self._readable_end(log)
         return request.reply(ext={"offset": str(offset)})
 
     @serves(RequestCode.GET_MIN_OFFSET)
@@ -209,8 +222,14 @@ class OffsetHandlers:
         header = request.header(headers.SearchOffsetRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         upper = (header.boundary_type or "").upper() == "UPPER"
-        offset = 0 if log is None else log.offset_at_time(header.timestamp, upper)
+        offset = 0
+        if log is not None:
+            offset = min(log.offset_at_time(header.timestamp, upper), self._readable_end(log))
         return request.reply(ext={"offset": str(offset)})
+
+    def _readable_end(self, log: Log) -> int:
+        """Return where a pull finds nothing more, for now: not inside of a Kafka transaction."""
+        return self._conversion.readable_end(log, self._durability.readable_end(log))
 
     @serves(RequestCode.GET_EARLIEST_MSG_STORETIME)
     def earliest(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:

@@ -22,9 +22,9 @@ were examined; 19 at the end, or at offset 0 of an empty queue, after waiting if
 message appended to its queue; after its deadline it gets 19. If messages are damaged on the disk,
 the answer is 1, after REFUSED_MS if the pull may wait.
 
-What Kafka's producers wrote is converted (`conversion`), up to the last stable offset. A pull that
-takes long waits for its turn (`turns`). A message that does not fit into a frame is skipped
-(`skipped`).
+What Kafka's producers wrote is converted (`conversion`), up to the last stable offset; a pull
+without a filter may ask for it as it is stored (`takes_batches`). A pull that takes long waits for
+its turn (`turns`). A message that does not fit into a frame is skipped (`skipped`).
 
 Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an
 offset beyond the end is sent to the end (as in 5.x; 4.x sends it to 0 in a young queue).
@@ -39,25 +39,27 @@ from functools import partial
 
 import msgspec
 
+from steelyard.conversion.messages import CONVERT_EFFORT
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.registry import BROADCASTING
-from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
+from steelyard.groups.remoting.subscriptions import ALL, Filter, is_tag, parse
 from steelyard.ledger.events import Delivered
-from steelyard.nodes.broker.conversion import Conversion
+from steelyard.nodes.broker.conversion.to_rocketmq import Batches, Conversion
 from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import OffsetHandlers
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
-from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
-from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
+from steelyard.types import Effort
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
+from steelyard.wire.remoting.frame import ANSWER_BYTES_MAX, too_large
 from steelyard.wire.remoting.headers import (
     PullMessageRequestHeader,
     UpdateConsumerOffsetRequestHeader,
@@ -100,6 +102,7 @@ class CheckedPull(msgspec.Struct):
     bytes_max: int
     filter: Filter
     hold_ms: int
+    takes_batches: bool
 
 
 class Pulls:
@@ -283,6 +286,7 @@ class Pulls:
             min(bytes_max, ANSWER_BYTES_MAX),
             found,
             hold_ms if header.sys_flag & SUSPEND else 0,
+            header.takes_batches is True and found == ALL,
         )
 
     def _brought(self, header: PullMessageRequestHeader) -> Filter:
@@ -369,6 +373,8 @@ class Pulls:
             "minOffset": str(low),
             "maxOffset": str(high),
         }
+        if isinstance(found, Batches):
+            ext["uniquePrefix"] = found.prefix
         return pull.request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.data)
 
     def _read(self, log: Log, pull: CheckedPull, high: int, effort: Effort | None) -> Slice | None:
@@ -390,14 +396,24 @@ class Pulls:
             return Slice(b"", 0, found.next_offset, found.next_offset)
         if found.next_offset > offset:
             return found
+        if pull.takes_batches:
+            batches = self._conversion.read_batches(log, offset, count_max, bytes_max, high)
+            if batches is not None:
+                return batches
+        if effort is not None and effort.left <= AT_ONCE:
+            most = min(count_max, high - offset) * CONVERT_EFFORT
+            if effort.left < most:
+                return None  # messages converted now would be thrown away
         return self._conversion.read(log, offset, count_max, bytes_max, wanted, high, own)
 
     def _note(self, pull: CheckedPull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1
         self._statistics.got(pull.group, pull.topic, found.count, now)
-        data = found.data
-        v6 = _SYS_FLAG.unpack_from(data, 36)[0] & BORN_HOST_V6
-        stored = _STORED.unpack_from(data, 68 if v6 else 56)[0]
+        if isinstance(found, Batches):
+            stored = found.stored
+        else:
+            v6 = _SYS_FLAG.unpack_from(found.data, 36)[0] & BORN_HOST_V6
+            stored = _STORED.unpack_from(found.data, 68 if v6 else 56)[0]
         delivery = Delivered(
             at=now,
             broker=self._ledger.broker,

@@ -25,15 +25,15 @@ import msgspec
 
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
-from steelyard.nodes.broker.conversion import Conversion
+from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.requests import RemotingRequest, serves
-from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.frame import ANSWER_BYTES_MAX
 from steelyard.wire.remoting.headers import QueryMessageRequestHeader
 from steelyard.wire.remoting.message import decode_records, record_size
 from steelyard.wire.remoting.properties import KEY_SEPARATOR, UNIQ_KEY

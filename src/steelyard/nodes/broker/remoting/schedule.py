@@ -51,6 +51,7 @@ class Schedule:
         self._topics = parts.topics
         self._writer = parts.writer
         self._durability = parts.durability
+        self._faults = parts.faults
         self._offsets = {level: int(self._table.get(str(level)) or b"0") for level in _LEVELS}
         self._unrecorded: dict[tuple[int, int], int] = {}
         """By mark of the disk and level: how far it has come, which the table does not say yet."""
@@ -107,7 +108,7 @@ class Schedule:
             self._unrecorded[self._durability.mark(), level] = offset
             self._record()
         except StorageError as error:
-            effects.append(LogLine("ERROR", f"delayed messages of level {level} wait: {error}"))
+            self._faults.tell(f"delayed messages of level {level} wait: {error}", now, effects)
             self._offsets[level] = offset
             self._armed.add(level)
             effects.append(SetTimer((SCHEDULE_TIMER, level), now + DISK_RETRY_MS))
@@ -123,14 +124,12 @@ class Schedule:
         for key in ready:
             del self._unrecorded[key]
 
-    def flushed(self, effects: list[Effect]) -> None:
+    def flushed(self) -> None:
         """Record what the disk has now; if the disk refuses, the next flush tries again."""
         try:
             self._record()
         except StorageError as error:
-            effects.append(
-                LogLine("ERROR", f"the progress of delayed messages is not recorded: {error}")
-            )
+            self._faults.note(f"the progress of delayed messages is not recorded: {error}")
 
     def stop(self) -> None:
         """Record everything: the store was flushed. Raises StorageError."""

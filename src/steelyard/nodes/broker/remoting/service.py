@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from steelyard.errors import CorruptError, DiskFullError, MessageError, ProtocolError, StorageError
-from steelyard.nodes.broker.conversion import Conversion, Visible
+from steelyard.nodes.broker.conversion.to_rocketmq import Conversion, Visible
 from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import AdminHandlers
@@ -30,12 +30,12 @@ from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
 from steelyard.nodes.broker.requests import Handler, Peer, Refusal, RemotingRequest, served
-from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.wire.remoting.codes import NAMESERVER_CODES, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
+from steelyard.wire.remoting.frame import ANSWER_BYTES_MAX, too_large
 
 _FAULTS = (Refusal, MessageError, ProtocolError, UnicodeEncodeError, StorageError)
 """What a handler may raise."""
@@ -65,11 +65,11 @@ class RemotingService:
         self._committed = CommittedOffsets(store.table("offsets"))
         self._conversion = Conversion(parts.writer.host, visible)
         self._passed = self._conversion.passed
-        offsets = OffsetHandlers(parts, self._committed)
+        offsets = OffsetHandlers(parts, self._committed, self._conversion)
         self.pulls = Pulls(parts, self._groups, offsets, self._conversion)
         self._schedule = Schedule(parts)
         self._transactions = Transactions(parts, self._schedule)
-        self.clients = Clients(parts, self._groups, self.pulls)
+        self.clients = Clients(parts, self._groups, self._committed, self.pulls)
         self._relays = Relays(parts)
         self._queries = Queries(parts, self._conversion)
         sends = Sends(parts, self._groups, self._schedule, self._transactions)
@@ -220,9 +220,9 @@ class RemotingService:
             assert key == QUERY_TIMER, f"no timer of ours: {key}"
             self._queries.due(now, effects)
 
-    def flushed(self, effects: list[Effect]) -> None:
+    def flushed(self) -> None:
         """Record what was waiting for a flush."""
-        self._schedule.flushed(effects)
+        self._schedule.flushed()
 
     def stop(self) -> None:
         """Prepare for the closing of the store, which was flushed. Raises StorageError."""

@@ -83,6 +83,7 @@ class Transactions:
         self._writer = parts.writer
         self._schedule = schedule
         self._durability = parts.durability
+        self._faults = parts.faults
         self._half_log = parts.store.create_log(HALF_TOPIC, 0)
         self._operations = Operations(parts.store, parts.writer)
         self._open = OpenTransactions(
@@ -255,7 +256,7 @@ class Transactions:
                         asked.append((half, row.checks))
             self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
-            effects.append(LogLine("ERROR", f"transactions wait: {error}"))
+            self._faults.tell(f"transactions wait: {error}", now, effects)
             self._open.postpone(offsets, now + DISK_RETRY_MS)
         else:
             for half, checks in asked:
@@ -359,12 +360,12 @@ class Transactions:
         try:
             self._settle(now, effects)
         except StorageError as error:
-            self._do_without(rows, error, effects)
+            self._do_without(rows, error)
         else:
-            self._keep_found(rows, effects)
+            self._keep_found(rows)
         self._arm(now, effects)
 
-    def _keep_found(self, rows: list[Row], effects: list[Effect]) -> None:
+    def _keep_found(self, rows: list[Row]) -> None:
         """Write what a start has found open. Raises StorageError if the disk cannot be synced.
 
         After a power failure, rows, operations and the progress may refer to half messages that are
@@ -377,11 +378,11 @@ class Transactions:
         try:
             self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
-            self._do_without(rows, error, effects)
+            self._do_without(rows, error)
 
-    def _do_without(self, rows: list[Row], error: StorageError, effects: list[Effect]) -> None:
+    def _do_without(self, rows: list[Row], error: StorageError) -> None:
         """Keep rows in memory that the disk refuses; the operations are read again until then."""
-        effects.append(LogLine("ERROR", f"transactions wait: {error}"))
+        self._faults.note(f"transactions wait: {error}")
         for row in rows:
             self._open.begin(row.offset, row.ask_at, self._open.op_offset)
 

@@ -6,7 +6,8 @@ DefaultMQPushConsumerImpl.pullMessage):
 - 0 FOUND: the messages go to the process queue, and the next pull is sent at once.
 - 19 NOT_FOUND, 20 RETRY_IMMEDIATELY: the next pull is sent at once, from `nextBeginOffset`.
 - 21 OFFSET_MOVED: the queue starts anew at `nextBeginOffset`.
-- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: the pull is repeated after 20 ms.
+- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: the pull is repeated after 20 ms, and each time after twice as
+  long, up to a second.
 - 24, 25: the broker does not know this member, or not its latest subscription: a heartbeat is sent,
   and the pull is repeated after `pull_retry_ms`.
 - Any other code, or no response: the pull is repeated after `pull_retry_ms`. A broker that does not
@@ -45,6 +46,8 @@ from steelyard.wire.remoting.properties import RETRY_TOPIC
 
 BUSY_RETRY_MS = 20
 """PULL_TIME_DELAY_MILLS_WHEN_BROKER_FLOW_CONTROL."""
+BUSY_RETRY_MAX_MS = 1_000
+"""A busy broker is not kept busy by many queues that are each asked for 50 times a second."""
 
 PAUSED_LOOK_MS = 1_000
 """PULL_TIME_DELAY_MILLS_WHEN_SUSPEND."""
@@ -188,7 +191,9 @@ class PullService:
             self._moved(held, sent, reply, now, effects)
             return None
         if reply.code in _BUSY:
-            self._holdings.later(held, BUSY_RETRY_MS, now, effects)
+            held.pull.in_vain += 1
+            delay_ms = min(BUSY_RETRY_MS << min(held.pull.in_vain - 1, 10), BUSY_RETRY_MAX_MS)
+            self._holdings.later(held, delay_ms, now, effects)
             return None
         if reply.code in _UNKNOWN_HERE:
             self._holdings.later(held, config.pull_retry_ms, now, effects)

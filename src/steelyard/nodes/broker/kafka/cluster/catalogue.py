@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of
-from steelyard.nodes.broker.peers.requests import BrokerEntry
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.store.store import Store
 
 DELETED_MAX = 100_000

@@ -6,10 +6,10 @@ out, the `Then` of the change gets the outcome. A broker that could not be reach
 itself (`name_service`).
 
 Partitions are laid out once. The controller asks the others what they know of the topic
-(`surveys`), has them store the new version, and only then stores it itself and tells the
-nameservers. Both times enough brokers must be up (`membership`), and no other broker may have asked
-in the meantime (`claims`); otherwise the change fails, and clients ask again. Other changes of the
-topic wait for its end.
+(`surveys`), has them store the new layout, and only then stores it itself; from then on it is in
+use, and nameservers and the others are told. Both times enough brokers must be up (`membership`),
+and no other broker may have asked in the meantime (`claims`); otherwise the change fails, and
+clients ask again. Other changes of the topic wait for its end.
 
 Brokers tell the controller about queues created through their RocketMQ listeners (9002), and each
 other about new, changed and deleted topics (9003).
@@ -25,8 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import DiskFullError, ProtocolError, StorageError
-from steelyard.nodes.broker.kafka.cluster.claims import TopicClaim
-from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.claims import Claims, TopicClaim
+from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
@@ -38,6 +38,7 @@ from steelyard.nodes.broker.peers.requests import (
     QUEUES_WANTED,
     News,
     PeerRequests,
+    ProposedTopic,
     QueuesWanted,
     encode_id,
     read_body,
@@ -109,6 +110,7 @@ class Changes:
         parts: Parts,
         cluster: Cluster,
         peer_requests: PeerRequests,
+        claims: Claims,
         surveys: Surveys,
         delete: Delete,
     ) -> None:
@@ -117,6 +119,7 @@ class Changes:
         self._nameservers = parts.config.nameservers
         self._cluster = cluster
         self._peer_requests = peer_requests
+        self._claims = claims
         self._surveys = surveys
         self._registration = parts.registration
         self._delete = delete
@@ -172,31 +175,40 @@ class Changes:
             each for each in self._cluster.live_brokers() if each.name != self._cluster.me.name
         ]
         if not asked or not others:
-            self._publish(topics, faults, then, now, effects)
+            first, unmet = self._proposed_first(topics, asked, {})
+            self._publish(first, faults, unmet, then, now, effects)
             return
         self._claimed.update(topic.name for topic in topics)
+        released = self._released(topics, then)
 
         def answered(answers: Answers, now: int, effects: list[Effect]) -> None:
             for topic in self._surveys.topics(answers):
                 self.take(topic, now, effects)
-            self._judge(asked, {self._cluster.me.name, *answers}, faults, now)
-            left = {topic.name: topic for topic in self._current(topics, faults)}
+            for answer in answers.values():
+                self._claims.saw(answer.promised)
+            promised = [name for name, answer in answers.items() if not answer.promised]
+            self._judge(asked, {self._cluster.me.name, *promised}, faults, now)
+            first, unmet = self._proposed_first(topics, asked, answers)
+            left = {topic.name: topic for topic in self._current(first, faults)}
             news = News(
                 self._cluster.entry,
                 {name: attributes_of(topic) for name, topic in left.items()},
                 claimed=tuple(name for name in asked if name in left),
                 claim=claim.number,
             )
-            stages: list[_Stage] = [self._ask_brokers, self._make, self._ask_nameservers]
-            change = _Change(news, faults, self._released(topics, then), stages, [*left.values()])
-            self._start(change, now, effects)
+
+            def done(faults: Faults, now: int, effects: list[Effect]) -> None:
+                released({**unmet, **faults}, now, effects)
+
+            stages: list[_Stage] = [self._ask_brokers, self._make, self._tell_everybody]
+            self._start(_Change(news, faults, done, stages, [*left.values()]), now, effects)
 
         if len(asked) > TOPICS_MAX:
             text = f"more than {TOPICS_MAX} topics in one request"
             faults.update((name, (ErrorCode.POLICY_VIOLATION, text)) for name in asked)
-            self._released(topics, then)(faults, now, effects)
+            released(faults, now, effects)
             return
-        claim = self._surveys.claims.new(self._cluster.me.name, asked, now)
+        claim = self._claims.new(self._cluster.me.name, asked, now)
         self._surveys.ask(others, asked, answered, now, effects, claim=claim)
 
     def _is_numbered(self, topic: KafkaTopic) -> bool:
@@ -240,6 +252,46 @@ class Changes:
                 faults[topic.name] = _exists(topic.name)
         return left
 
+    def _proposed_first(
+        self, topics: Sequence[KafkaTopic], asked: Collection[str], answers: Answers
+    ) -> tuple[list[KafkaTopic], Faults]:
+        """Return the topics, and what to tell callers whose wish cannot be met yet.
+
+        Topics in `asked` get the layouts that were proposed before and may be in use elsewhere.
+        """
+        first: list[KafkaTopic] = []
+        unmet: dict[str, tuple[ErrorCode, str]] = {}
+        for wanted in topics:
+            name = wanted.name
+            known = self._cluster.topic(name)
+            proposed = self._surveys.proposed(name, answers) if name in asked else None
+            if proposed is None or not self._may_be_used(proposed, known):
+                first.append(wanted)
+                continue
+            grows = False
+            if known is not None and known.topic_id == proposed.topic_id:
+                grows = True
+                proposed = replace(known, layout=proposed.layout)
+            else:
+                wanted = replace(wanted, topic_id=proposed.topic_id, created_at=proposed.created_at)
+            if wanted.layout.extends(proposed.layout):
+                first.append(wanted)
+            elif grows and proposed.layout.extends(wanted.layout):
+                first.append(replace(wanted, layout=proposed.layout))
+            else:
+                first.append(proposed)
+                text = f"Topic '{name}': an earlier change had to be completed first; try again"
+                unmet[name] = (ErrorCode.NOT_CONTROLLER, text) if grows else _exists(name)
+        return first, unmet
+
+    def _may_be_used(self, proposed: KafkaTopic, known: KafkaTopic | None) -> bool:
+        """Return whether another broker may use a proposed layout, as far as this one knows."""
+        if self._cluster.catalogue.is_deleted(proposed.topic_id):
+            return False
+        if known is None or known.topic_id != proposed.topic_id:
+            return known is None or merged(known, proposed)[0] is proposed
+        return known.layout != proposed.layout and proposed.layout.extends(known.layout)
+
     def _released(self, topics: Sequence[KafkaTopic], then: Then) -> Then:
         """Return `then` followed by the changes that waited for these topics."""
 
@@ -256,6 +308,7 @@ class Changes:
         self,
         topics: Sequence[KafkaTopic],
         faults: dict[str, tuple[ErrorCode, str]],
+        unmet: Faults,
         then: Then,
         now: int,
         effects: list[Effect],
@@ -263,7 +316,7 @@ class Changes:
         """Make changes of settings, or in a cluster of one: here first, then tell the others."""
         done = self._put_local(self._current(topics, faults), faults, now, effects)
         news = News(self._cluster.entry, {topic.name: attributes_of(topic) for topic in done})
-        self._begin(news, faults, then, now, effects)
+        self._begin(news, {**unmet, **faults}, then, now, effects)
 
     def _put_local(
         self,
@@ -284,6 +337,7 @@ class Changes:
             except StorageError as error:
                 faults[topic.name] = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
             else:
+                self._drop_proposed(topic)
                 done.append(topic)
                 continue
             if known is None:
@@ -293,6 +347,13 @@ class Changes:
         if changed:
             self._registration.changed(now, effects)
         return done
+
+    def _drop_proposed(self, topic: KafkaTopic) -> None:
+        """Forget a proposed layout that a stored one has made obsolete."""
+        proposed = self._surveys.proposed(topic.name, {})
+        if proposed is None or not self._may_be_used(proposed, topic):
+            drop = partial(self._claims.drop, topic.name)
+            self._cluster.postponed.do(f"proposed {topic.name}", drop)
 
     def delete(self, names: Sequence[str], then: Then, now: int, effects: list[Effect]) -> None:
         """Delete topics with all their messages."""
@@ -374,18 +435,38 @@ class Changes:
             change.pending += self.tell_nameservers(name, _Step(serial), now, effects)
 
     def _ask_brokers(self, serial: int, change: _Change, now: int, effects: list[Effect]) -> None:
+        others = [
+            each for each in self._cluster.live_brokers() if each.name != self._cluster.me.name
+        ]
+        self._send_news(others, serial, change, now, effects)
+
+    def _tell_everybody(
+        self, serial: int, change: _Change, now: int, effects: list[Effect]
+    ) -> None:
+        """Tell the nameservers, and the brokers that accepted it, what is in use from now on."""
+        self._ask_nameservers(serial, change, now, effects)
+        there = [each for each in self._cluster.live_brokers() if each.name in change.kept]
+        self._send_news(there, serial, change, now, effects)
+
+    def _send_news(
+        self,
+        brokers: Iterable[Broker],
+        serial: int,
+        change: _Change,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         if not (change.news.changed or change.news.deleted):
             return
         body = msgspec.json.encode(change.news)
-        for broker in self._cluster.live_brokers():
-            if broker.name != self._cluster.me.name:
-                step = _Step(serial, broker.name)
-                change.pending += self._peer_requests.ask(
-                    broker.remoting, NEWS, step, now, effects, body=body
-                )
+        for broker in brokers:
+            step = _Step(serial, broker.name)
+            change.pending += self._peer_requests.ask(
+                broker.remoting, NEWS, step, now, effects, body=body
+            )
 
     def _make(self, serial: int, change: _Change, now: int, effects: list[Effect]) -> None:
-        """Store topics here that the others have stored, if these are enough."""
+        """Store layouts here that the others have accepted, if these are enough."""
         there = {self._cluster.me.name, *change.kept}
         self._judge(change.news.changed, there, change.faults, now)
         for name in self._overtaken(change.news):
@@ -394,12 +475,12 @@ class Changes:
         left = self._current(change.topics, change.faults)
         done = {topic.name for topic in self._put_local(left, change.faults, now, effects)}
         changed = {name: each for name, each in change.news.changed.items() if name in done}
-        change.news = replace(change.news, changed=changed)
+        change.news = replace(change.news, changed=changed, claimed=(), claim=0)
 
     def _overtaken(self, news: News) -> list[str]:
-        """Return the topics that a broker has claimed since the one that sends this news."""
-        claim = TopicClaim(news.broker.name, news.claim)
-        return [name for name in news.claimed if not self._surveys.claims.holds(name, claim)]
+        """Return the topics that are not promised to the one that sends this news."""
+        claim = TopicClaim(news.claim, news.broker.name)
+        return [name for name in news.claimed if not self._claims.holds(name, claim)]
 
     def tell_nameservers(
         self, name: str, pending: PendingCall, now: int, effects: list[Effect]
@@ -541,7 +622,12 @@ class Changes:
             topic = topic_of(name, attributes, self._cluster.readers)
             if topic is None or name in refused or not self._cluster.is_visible(name):
                 continue
-            if not self.take(topic, now, effects):
+            proposed = ProposedTopic(news.claim, news.broker.name, attributes)
+            if not (
+                self._accept(topic, proposed)
+                if name in news.claimed
+                else self.take(topic, now, effects)
+            ):
                 refused.append(name)
         for name in news.deleted:
             self.touched.add(name)
@@ -551,6 +637,20 @@ class Changes:
         if refused:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"not taken over: {refused[:10]}")
         return self._durability.acknowledge(request, request.reply(), effects)
+
+    def _accept(self, topic: KafkaTopic, proposed: ProposedTopic) -> bool:
+        """Store a proposed layout, and return True, unless this broker knows better.
+
+        Raises ProtocolError if the broker has no room for its part, and StorageError.
+        """
+        known = self._cluster.topic(topic.name)
+        if known is not None and _agrees(known, topic):
+            return True
+        if not (self._may_be_used(topic, known) and self._cluster.is_free(topic)):
+            return False
+        self._cluster.check_part(topic)
+        self._claims.accept(topic.name, proposed)
+        return True
 
     def take(self, topic: KafkaTopic, now: int, effects: list[Effect]) -> bool:
         """Take over a topic from another broker or a nameserver, unless this broker knows better.
@@ -573,6 +673,7 @@ class Changes:
         try:
             if self._cluster.put_local(holds, now):
                 self._registration.changed(now, effects)
+            self._drop_proposed(holds)
         except (ProtocolError, StorageError) as error:
             text = f"this broker's part of topic {topic.name} cannot be created: {error}"
             self._disk_faults.tell(text, now, effects)

@@ -34,10 +34,10 @@ from steelyard.nodes.broker.kafka.cluster.topic import (
 )
 from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings, TopicSettingsReader
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.peers.requests import BrokerEntry
 from steelyard.nodes.broker.topics import is_kafka_name
 from steelyard.nodes.seam import Effect
-from steelyard.routes.layout import Layout, write
+from steelyard.routes.brokers import BrokerEntry, brokers_namespace
+from steelyard.routes.layout import Layout, layouts_namespace, write
 from steelyard.store.entry import java_hash
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -105,8 +105,8 @@ class Cluster:
         """Whether this broker is the whole cluster."""
         self.is_ready = self.is_alone
         """Whether this broker has looked for the others."""
-        self.brokers_namespace = f"STEELYARD_KAFKA_BROKERS@{config.cluster}"
-        self.layouts_namespace = f"STEELYARD_KAFKA_LAYOUT@{config.cluster}"
+        self.brokers_namespace = brokers_namespace(config.cluster)
+        self.layouts_namespace = layouts_namespace(config.cluster)
         """Nameserver namespaces: name to `BrokerEntry`, topic to its attributes, both as JSON."""
         self.me = Broker(config.name, config.kafka.node_id, config.kafka.address, config.address)
         self.brokers: dict[str, Broker] = {config.name: self.me}
@@ -383,23 +383,33 @@ class Cluster:
         self.catalogue.keep(topic)
         self.postponed.cancel(_topic(topic.name))
         self.learn(topic)
+        config = self._part_of(topic)
+        if config is None or config == self._topics.get(topic.name):
+            return False
+        self._topics.put(config, now)
+        return True
+
+    def check_part(self, topic: KafkaTopic) -> None:
+        """Raise ProtocolError if the broker has no room for its part of a topic."""
+        config = self._part_of(topic)
+        if config is not None:
+            self._topics.check_config(config)
+
+    def _part_of(self, topic: KafkaTopic) -> TopicConfig | None:
+        """Return this broker's part of a topic, with the queues that it has already."""
         queues = topic.layout.queues().get(self.me.name, 0)
         if not queues:
-            return False
+            return None
         known = self._topics.get(topic.name)
         if known is None:
             known = TopicConfig(topic.name, queues, queues, PERM_READ_WRITE)
         more = max(known.read_queue_nums, known.write_queue_nums) < queues
-        config = replace(
+        return replace(
             known,
             read_queue_nums=queues if more else known.read_queue_nums,
             write_queue_nums=queues if more else known.write_queue_nums,
             attributes=attributes_of(topic),
         )
-        if config == self._topics.get(topic.name):
-            return False
-        self._topics.put(config, now)
-        return True
 
     def restore(self, topic: KafkaTopic) -> None:
         """Return to a topic's former version, because its change could not be stored."""

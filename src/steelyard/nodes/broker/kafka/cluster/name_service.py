@@ -32,9 +32,10 @@ from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Su
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, topic_of
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
-from steelyard.nodes.broker.peers.requests import NEWS, BrokerEntry, News, PeerRequests, read_body
+from steelyard.nodes.broker.peers.requests import NEWS, News, PeerRequests, read_body
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode

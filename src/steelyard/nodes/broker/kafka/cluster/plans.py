@@ -8,6 +8,7 @@ from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import (
     FIXED,
+    FIXED_SETTINGS,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     KafkaTopic,
@@ -40,6 +41,7 @@ class Plans:
             # All are up when it is created, and each broker arrives at the same layout and id.
             brokers = sorted(self._cluster.membership.names)
             topic_id = fixed_id(self._cluster_name, name)
+            settings = FIXED_SETTINGS
         first = coordinator_partition(name, len(brokers))  # small topics are not all on one broker
         layout = Layout().grown(spread(partitions, brokers[first:] + brokers[:first]))
         return KafkaTopic(name, topic_id, layout, settings or {})

@@ -19,6 +19,7 @@ from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import (
     SURVEY,
     PeerRequests,
+    ProposedTopic,
     Survey,
     SurveyAnswer,
     encode_id,
@@ -59,10 +60,10 @@ class _Round(msgspec.Struct):
 class Surveys:
     """The surveys of this broker, and its answers to others; see the module docstring."""
 
-    def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
+    def __init__(self, cluster: Cluster, claims: Claims, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
+        self._claims = claims
         self._peer_requests = peer_requests
-        self.claims = Claims()
         self._serial = 0
         self._rounds: dict[int, _Round] = {}
 
@@ -119,12 +120,15 @@ class Surveys:
         if len(asked.topics) > TOPICS_MAX:
             raise ProtocolError(f"{len(asked.topics)} topics in one request; at most {TOPICS_MAX}")
         self._cluster.meet(asked.broker)
-        if asked.claim:
-            self.claims.promise(asked.topics, TopicClaim(asked.broker.name, asked.claim))
+        promised = self._promise(asked)
         known: dict[str, dict[str, str]] = {}
         deleted: dict[str, bool] = {}
+        proposed: dict[str, ProposedTopic] = {}
         for name, text in asked.topics.items():
             topic = self._cluster.topic(name)
+            accepted = self._claims.proposed(name)
+            if accepted is not None:
+                proposed[name] = accepted
             if topic is not None:
                 known[name] = attributes_of(topic)
             topic_id = read_id(text)
@@ -132,8 +136,19 @@ class Surveys:
                 continue
             if self._cluster.catalogue.has_no_part(topic_id):
                 deleted[name] = self._cluster.catalogue.is_deleted(topic_id)
-        body = msgspec.json.encode(SurveyAnswer(self._cluster.me.name, known, deleted))
-        return request.reply(body=body)
+        answer = SurveyAnswer(self._cluster.me.name, known, deleted, proposed, promised)
+        return request.reply(body=msgspec.json.encode(answer))
+
+    def _promise(self, asked: Survey) -> int:
+        """Promise the topics to the asker's claim, or return the number of a later one."""
+        if not asked.claim:
+            return 0
+        claim = TopicClaim(asked.claim, asked.broker.name)
+        latest = self._claims.latest(asked.topics)
+        if latest > claim:
+            return latest.number
+        self._claims.promise(asked.topics, claim)
+        return 0
 
     def topics(self, answers: Answers) -> list[KafkaTopic]:
         """Return the topics that the others know, by the names of brokers, then of topics."""
@@ -144,6 +159,18 @@ class Surveys:
             if self._cluster.is_visible(name)
         ]
         return [topic for topic in found if topic is not None]
+
+    def proposed(self, name: str, answers: Answers) -> KafkaTopic | None:
+        """Return the topic as proposed under the latest claim, None if it is not proposed.
+
+        All brokers that answered, and this one, tell which proposal they have accepted.
+        """
+        accepted = [answer.proposed.get(name) for answer in answers.values()]
+        found = [each for each in (*accepted, self._claims.proposed(name)) if each is not None]
+        if not found:
+            return None
+        latest = max(found, key=lambda each: TopicClaim(each.number, each.broker))
+        return topic_of(name, latest.attributes, self._cluster.readers)
 
     def check(self) -> None:
         for asked in self._rounds.values():

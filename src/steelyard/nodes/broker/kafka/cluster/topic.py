@@ -14,11 +14,10 @@ from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettingsRea
 from steelyard.nodes.broker.topics import (
     CREATED_ATTRIBUTE,
     ID_ATTRIBUTE,
-    LAYOUT_ATTRIBUTE,
     MERGED_ATTRIBUTE,
 )
 from steelyard.routes import layout as layouts
-from steelyard.routes.layout import Layout
+from steelyard.routes.layout import LAYOUT_ATTRIBUTE, Layout
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -28,6 +27,9 @@ INTERNAL = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, LEDGER_TOPIC))
 
 FIXED = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 """Topics that do not grow: their partitions determine who coordinates what."""
+
+FIXED_SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+"""Their settings, as in Kafka: `coordinator_logs` compacts them, and age deletes nothing."""
 
 
 MERGED_MAX = 100

@@ -57,9 +57,9 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.parked import Queue
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Steps, finish
 from steelyard.nodes.seam import Effect, Hang, Link
-from steelyard.types import TopicPartition
+from steelyard.types import Effort, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
     FetchableTopicResponse,
@@ -398,6 +398,7 @@ class Fetches:
 
     def check(self) -> None:
         self._parked.check()
+        self._reads.check()
         self._sessions.check()
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import msgspec
 
 from steelyard.errors import CorruptError, ProtocolError, StorageError
-from steelyard.nodes.broker.conversion import to_batch
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.data.fetch_converted import Converted
 from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition
 from steelyard.nodes.broker.kafka.data.partitions import (
@@ -20,9 +20,10 @@ from steelyard.nodes.broker.kafka.data.partitions import (
     epoch_fault,
 )
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.turns import Effort, Steps
+from steelyard.nodes.broker.turns import Steps
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
+from steelyard.types import Effort
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import APART_MIN
 from steelyard.wire.kafka.messages.data import (
@@ -86,6 +87,7 @@ class Reads:
         self._producers = producers
         self._durability = durability
         self._faults = faults
+        self._converted = Converted()
 
     def attempt(
         self, fetch: Fetch, parts: Iterable[CachedPartition], effort: Effort
@@ -171,7 +173,7 @@ class Reads:
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
         bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
         if log is not None and asked.offset < end and (bytes_max > 0 or not found):
-            records, next_offset = _read(log, asked.offset, bytes_max, end, effort)
+            records, next_offset = self._read_log(log, asked.offset, bytes_max, end, effort)
             if found and len(records) > bytes_max:
                 records = b""
             if not records:
@@ -193,36 +195,43 @@ class Reads:
         )
         return PartitionAnswer(asked, data, next_offset)
 
+    def _read_log(
+        self, log: Log, offset: int, bytes_max: int, end: int, effort: Effort
+    ) -> tuple[Records, int]:
+        """Return batches from an offset on, and where they end.
+
+        There are none if they would have to be converted and too little effort is left. Large ones
+        are lent, not read: the kernel sends them from the file.
+        """
+        bytes_max = max(bytes_max, 0)
+        while offset < end:
+            extent = log.find_run(offset, bytes_max, end)
+            if not extent.size:  # the entries there were given up
+                if extent.next_offset == offset:
+                    break
+                offset = extent.next_offset
+            elif extent.kind != BATCHES:
+                found = self._converted.read(log, extent, bytes_max, effort)
+                if found is None or found[0]:
+                    return found or (b"", offset)
+                offset = found[1]
+            elif extent.is_verified():
+                lent = extent.lend()
+                large = extent.size >= APART_MIN
+                return lent if large else lent.read(), extent.next_offset
+            else:
+                run = extent.read()
+                return run.data, run.next_offset
+        return b"", offset
+
+    def check(self) -> None:
+        self._converted.check()
+
     def _aborted(self, log: Log, first: int, next_offset: int) -> list[AbortedTransaction]:
         return [
             AbortedTransaction(producer_id, start)
             for producer_id, start, _ in self._producers.aborted(log, first, next_offset)
         ]
-
-
-def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[Records, int]:
-    """Return batches from an offset on, and where they end.
-
-    There are none if they would have to be converted and no effort is left. Large ones are lent,
-    not read: the kernel sends them from the file.
-    """
-    while offset < end:
-        extent = log.find_run(offset, max(bytes_max, 0), end)
-        if extent.kind != BATCHES and extent.size and effort.left <= 0:
-            return b"", offset
-        if extent.kind == BATCHES and extent.size and extent.is_verified():
-            lent = extent.lend()
-            large = extent.size >= APART_MIN
-            return lent if large else lent.read(), extent.next_offset
-        run = extent.read()
-        if run.data:
-            if run.kind == BATCHES:
-                return run.data, run.next_offset
-            return to_batch(run.data, bytes_max, effort)
-        if run.next_offset == offset:
-            break
-        offset = run.next_offset  # the entries there were given up
-    return b"", offset
 
 
 def _fault(

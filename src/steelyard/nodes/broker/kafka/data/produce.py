@@ -47,7 +47,8 @@ from steelyard.wire.kafka.messages.data import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from steelyard.wire.kafka.records import MAGIC, SIZE_BEFORE, BatchHeader, crc_ok, read_header
+from steelyard.wire.kafka.packing import MAGIC
+from steelyard.wire.kafka.records import SIZE_BEFORE, BatchHeader, crc_ok, read_header
 from steelyard.wire.kafka.schema import ApiMessage
 
 ACKS = (-1, 0, 1)

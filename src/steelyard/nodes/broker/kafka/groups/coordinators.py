@@ -77,9 +77,9 @@ class Coordinators:
         self._tell_from[topic] = now + TELL_INTERVAL_MS
         what = "groups" if topic == OFFSETS_TOPIC else "transactions"
         text = (
-            f"{what} have no coordinator yet: {reason}. Their clients wait. Start the missing"
-            " brokers; if some are gone for good, start the others with --kafka-brokers and the"
-            " names of those that remain"
+            f"{what} have no coordinator yet: {reason.removesuffix('.')}. Their clients wait. Start"
+            " the missing brokers; if some are gone for good, start the others with"
+            " --kafka-brokers and the names of those that remain"
         )
         effects.append(LogLine("WARNING", text))
 

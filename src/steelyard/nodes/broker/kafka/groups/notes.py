@@ -13,6 +13,8 @@ A delivery is noted by the broker that has the partition, also for groups of oth
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from steelyard.groups.kafka import effects as news
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.offsets import Offsets
@@ -70,6 +72,7 @@ class Notes:
         match event:
             case news.Joined(group, member, cause, members, topics):
                 note(MemberJoined(now, broker, group, member.member_id, cause, members, topics))
+                self._resumed(group, topics.__contains__, now)
             case news.Left(group, member, cause, members, heard_at):
                 # The name for the same cause in RocketMQ's groups.
                 cause = "unregistered" if cause == news.LEFT else cause
@@ -92,6 +95,20 @@ class Notes:
         if queue is not None:
             broker, queue_id = queue
             self._ledger.committed_by(group, topic, queue_id, offset, member, now, broker=broker)
+
+    def resume(self, now: int) -> None:
+        """Have the ledger watch what the groups read whose members are known at the start."""
+        for group in self._groups:
+            if not group.is_empty:
+                self._resumed(group.group_id, group.subscribes_to, now)
+
+    def _resumed(self, group: str, reads: Callable[[str], bool], now: int) -> None:
+        committed = []
+        for partition, known in self._offsets.of_group(group).items():
+            place = self._cluster.queue_of(partition) if reads(partition.topic) else None
+            if place is not None and place[0] == self._ledger.broker:
+                committed.append((partition.topic, place[1], known.offset))
+        self._ledger.resumed(group, committed, now)
 
     # -- deliveries ------------------------------------------------------------------------------
 

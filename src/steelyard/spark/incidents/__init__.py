@@ -1,0 +1,1 @@
+"""`steelyard pipeline incident` and `archive-offsets` (docs/INCIDENT.md)."""

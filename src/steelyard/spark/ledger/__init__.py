@@ -1,0 +1,1 @@
+"""The ledger's tables: the streaming query, where they are kept, and their command."""

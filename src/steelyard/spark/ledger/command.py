@@ -1,0 +1,115 @@
+"""`steelyard pipeline ledger`."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from steelyard.arguments import seconds, whole_number
+from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.spark.ledger.job import (
+    DELAY_MS,
+    MESSAGES_MAX,
+    SINKS,
+    follow_ledger,
+    read_ledger,
+    tables_in,
+)
+from steelyard.spark.terminal import ProgressLine
+from steelyard.spark.waiting import noting_signals, wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeSession = Callable[[argparse.Namespace], "SparkSession"]
+"""Makes the session that options of the command line ask for."""
+
+COUNT_MAX = 1_000_000
+SHOWN_MAX = 1_000
+"""Maximum rows of a table that are printed."""
+
+
+def add_ledger(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
+    """Add the parser of `steelyard pipeline ledger`."""
+    parser: argparse.ArgumentParser = jobs.add_parser(
+        "ledger", help="what each rebalance cost, as Parquet"
+    )
+    parser.set_defaults(run=lambda options: _run(options, session))
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="folder for the tables; on a cluster one that all executors reach, e.g. hdfs://…",
+    )
+    parser.add_argument("-n", "--nameservers", required=True, help="host:port, several by ;")
+    parser.add_argument(
+        "-t", "--topic", default=LEDGER_TOPIC, help="topic of the ledger; default: %(default)s"
+    )
+    parser.add_argument(
+        "--format",
+        choices=[*SINKS],
+        default="parquet",
+        dest="table_format",
+        help="of tables; delta and iceberg need the extras of these names; default: %(default)s",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on until interrupted; default: up to now"
+    )
+    parser.add_argument(
+        "--interval",
+        type=seconds,
+        default=10,
+        metavar="SECONDS",
+        help="with --follow, between two micro-batches; default: %(default)s",
+    )
+    parser.add_argument(
+        "--delay",
+        type=seconds,
+        default=DELAY_MS // 1000,
+        metavar="SECONDS",
+        help="how late records may be; default: %(default)s",
+    )
+    parser.add_argument(
+        "--messages-max",
+        type=whole_number(1, COUNT_MAX),
+        default=MESSAGES_MAX,
+        metavar="N",
+        help="messages of the ledger in a micro-batch; default: %(default)s",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="also write an HTML report with charts of the busiest group",
+    )
+    return parser
+
+
+def _run(options: argparse.Namespace, session: MakeSession) -> int:
+    spark = session(options)  # ends with the process
+    query = follow_ledger(
+        spark,
+        options.nameservers,
+        options.out,
+        topic=options.topic,
+        delay_ms=round(options.delay * 1000),
+        messages_max=options.messages_max,
+        table_format=options.table_format,
+        interval_s=options.interval if options.follow else None,
+    )
+    line, ended = ProgressLine(), threading.Event()
+    with noting_signals(ended):
+        wait_for(query, line, ended)
+    tables = tables_in(spark, options.out, table_format=options.table_format)
+    tables.rebalances.drop("day", "batch").orderBy("started_at").show(SHOWN_MAX, truncate=False)
+    print(f"hand-offs: {tables.handoffs.count()}; tables in {options.out}")
+    if options.report:
+        from steelyard.spark.report import write_report
+
+        line.show("reading the records of the ledger for the report")
+        held = read_ledger(spark, options.nameservers, topic=options.topic)
+        path = write_report(options.report, held=held, costs=tables.collect())
+        line.clear()
+        print(f"report: {path}")
+    return 0

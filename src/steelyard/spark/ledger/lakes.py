@@ -1,0 +1,156 @@
+"""The ledger's tables as Delta or Iceberg tables, written by the driver with delta-rs or PyIceberg.
+
+The rows of a micro-batch are few, and a transaction per table replaces the rows of its own number
+and the open ones at once: a batch that is repeated after a crash leaves the same rows. Neither
+library needs the JVM, so they do not depend on Spark's version: of Delta's and Iceberg's own Spark
+packages, none that is published works with Spark 4.3 (docs/decisions/0029).
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steelyard.errors import SteelyardError
+from steelyard.ledger.tables import TABLES
+from steelyard.spark.extras import imported
+from steelyard.spark.ledger.sinks import OPEN, PARTITIONS, groups_in, numbered
+from steelyard.spark.tables import ddl, to_arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Find = Callable[[str], "pa.Table"]
+
+
+class LakeSink(ABC):
+    """Tables in a format with transactions; `FOLDER/rebalances` or what its catalog says."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._convert = {name: to_arrow(table.rows) for name, table in TABLES.items()}
+
+    def write(self, made: DataFrame, number: int) -> None:
+        """Write the rows (`query.MADE`) of a micro-batch."""
+        import pyarrow as pa
+
+        found = numbered(made, number).select("table", "day", "batch", "row").toArrow()
+        groups = {row.group for row in groups_in(made).collect()}
+        names = found.column("table").to_pylist()
+        for table in TABLES:
+            mine = pa.array((name == table for name in names), pa.bool_())
+            self._write_table(table, found.filter(mine), groups, number)
+
+    def _write_table(
+        self, name: str, found: pa.Table, groups: Collection[str], number: int
+    ) -> None:
+        import pyarrow as pa
+
+        decoder = msgspec.msgpack.Decoder(TABLES[name].rows)
+        rows = self._convert[name](decoder.decode(row) for row in found.column("row").to_pylist())
+        for column in ("day", "batch"):
+            rows = rows.append_column(column, found.column(column))
+        current = self._open_rows(name, rows.schema).select(rows.schema.names)
+        kept = [group not in groups for group in current.column("group").to_pylist()]
+        if not rows.num_rows and all(kept):
+            return
+        rows = pa.concat_tables([rows, current.filter(pa.array(kept, pa.bool_()))])
+        self._replace(name, rows, [str(number), OPEN])
+
+    def read(self, table: str) -> DataFrame:
+        """Return a table as Parquet files that Spark reads; an empty one if there are none."""
+        schema = f"{ddl(TABLES[table].rows)}, {PARTITIONS}"
+        folder, files = self._files(table)
+        if not files:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.option("basePath", folder).schema(schema).parquet(*files)
+
+    @abstractmethod
+    def _open_rows(self, name: str, schema: pa.Schema) -> pa.Table:
+        """Return the open rows of a table, which is made if there is none."""
+
+    @abstractmethod
+    def _replace(self, name: str, rows: pa.Table, batches: Sequence[str]) -> None:
+        """Replace all rows of these batches by others, in one transaction."""
+
+    @abstractmethod
+    def _files(self, name: str) -> tuple[str, list[str]]:
+        """Return the folder of a table, and its files of now."""
+
+
+class DeltaSink(LakeSink):
+    """Delta tables `FOLDER/rebalances` and so on."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        super().__init__(spark)
+        self._lake = imported("deltalake", "delta", "Delta tables")
+        self._folder = folder
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _open_rows(self, name: str, schema: pa.Schema) -> pa.Table:
+        table = self._lake.DeltaTable.create(
+            self._path(name), schema, mode="ignore", partition_by=["day", "batch"]
+        )
+        found: pa.Table = table.to_pyarrow_table(filters=[("batch", "=", OPEN)])
+        return found.cast(schema)
+
+    def _replace(self, name: str, rows: pa.Table, batches: Sequence[str]) -> None:
+        chosen = ", ".join(f"'{one}'" for one in batches)
+        self._lake.write_deltalake(
+            self._path(name), rows, mode="overwrite", predicate=f"batch IN ({chosen})"
+        )
+
+    def _files(self, name: str) -> tuple[str, list[str]]:
+        path = self._path(name)
+        if not self._lake.DeltaTable.is_deltatable(path):
+            return path, []
+        return path, self._lake.DeltaTable(path).file_uris()
+
+
+class IcebergSink(LakeSink):
+    """Iceberg tables `ledger.rebalances` and so on, of a catalog in SQLite, `FOLDER/catalog.db`."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        super().__init__(spark)
+        catalogs = imported("pyiceberg.catalog.sql", "iceberg", "Iceberg tables")
+        if "://" in folder:
+            raise SteelyardError(f"--format iceberg needs a folder of this machine, not {folder!r}")
+        path = Path(folder).absolute()
+        path.mkdir(parents=True, exist_ok=True)
+        self._catalog: Any = catalogs.SqlCatalog(
+            "steelyard", uri=f"sqlite:///{path}/catalog.db", warehouse=path.as_uri()
+        )
+        self._catalog.create_namespace_if_not_exists("ledger")
+
+    def _open_rows(self, name: str, schema: pa.Schema) -> pa.Table:
+        if not self._catalog.table_exists(f"ledger.{name}"):
+            with (
+                self._catalog.create_table_transaction(f"ledger.{name}", schema) as making,
+                making.update_spec() as spec,
+            ):
+                spec.add_identity("day")
+                spec.add_identity("batch")
+        table = self._catalog.load_table(f"ledger.{name}")
+        found: pa.Table = table.scan(row_filter=f"batch = '{OPEN}'").to_arrow()
+        return found.cast(schema)
+
+    def _replace(self, name: str, rows: pa.Table, batches: Sequence[str]) -> None:
+        chosen = ", ".join(f"'{one}'" for one in batches)
+        table = self._catalog.load_table(f"ledger.{name}")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Delete operation did not match any records")
+            table.overwrite(rows, overwrite_filter=f"batch IN ({chosen})")
+
+    def _files(self, name: str) -> tuple[str, list[str]]:
+        if not self._catalog.table_exists(f"ledger.{name}"):
+            return "", []
+        table = self._catalog.load_table(f"ledger.{name}")
+        return f"{table.location()}/data", [one.file.file_path for one in table.scan().plan_files()]

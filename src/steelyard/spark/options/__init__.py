@@ -1,0 +1,1 @@
+"""The options of `format("rocketmq")`: declared once, checked, and as data classes."""

@@ -1,0 +1,1 @@
+"""Topics as rows: what a read or a micro-batch covers, pulls, and columns of messages."""

@@ -1,0 +1,1 @@
+"""Nameservers and brokers: blocking connections, what nameservers know, new attempts."""

@@ -1,0 +1,67 @@
+"""What a sink was started with, kept in its checkpoint: the schema above all.
+
+A table has one schema, one division into partitions and one query. They are written down when the
+checkpoint is made; later starts use them, and refuse options that say otherwise.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from steelyard.errors import ConfigError
+from steelyard.spark.table.payloads import Kind
+
+NAME = "sink.json"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays the same from start to start. `query`: the name of the query in tables' logs."""
+
+    topic: str
+    out: str
+    kind: Kind
+    schema: str
+    prefix: str
+    partition_by: Sequence[str]
+    query: str = ""
+
+
+def read_kept(checkpoint: Path) -> Kept | None:
+    """Return what the checkpoint has; None if it is new. Raises ConfigError for another query's."""
+    path = checkpoint / NAME
+    if not path.exists():
+        if (checkpoint / "metadata").exists():
+            raise ConfigError(f"{checkpoint} is the checkpoint of another query")
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Kept)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+
+
+def agreed(kept: Kept, given: Kept) -> Kept:
+    """Return what was kept. Raises ConfigError if something else is given; no schema is fine."""
+    for name in ("topic", "out", "kind", "schema", "prefix", "partition_by"):
+        now, before = getattr(given, name), getattr(kept, name)
+        if name == "schema" and not now:
+            continue
+        if [*now] != [*before]:
+            was = "another one" if name == "schema" else repr(before)
+            raise ConfigError(
+                f"{name} is not that of the checkpoint, {was}; choose another table and checkpoint"
+            )
+    return kept
+
+
+def keep(checkpoint: Path, settings: Kept) -> Kept:
+    """Write the settings to a new checkpoint, with a new name for the query."""
+    kept = msgspec.structs.replace(settings, query=uuid.uuid4().hex)
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    draft = checkpoint / f".{NAME}"
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+    draft.rename(checkpoint / NAME)
+    return kept

@@ -1,0 +1,1 @@
+"""Rows as messages: at least once, or in transactions that are committed together."""

@@ -1,0 +1,99 @@
+"""Compares what `steelyard.incident` finds with what was done to a group, and what its members saw."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from steelyard.incident.analysis import UNKNOWN
+from steelyard.incident.broker_log import COORDINATOR
+from steelyard.incident.tables import IncidentHandoff, IncidentRebalance, QueueHolding
+from steelyard.ledger.tables import MOVED, STALLED
+
+SLACK_MS = 100
+"""The members' times are those at which a test read what they told."""
+
+
+EARLY_MS = 1_000
+"""So much earlier than its cause a rebalance may be found: with the last commit of who died."""
+STALL_TIMES = 5
+"""A partition that stood still for so many intervals between commits must be in the tables."""
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """One incident; see tests/peers/kafka/incidents.py. Members by their client ids."""
+
+    trigger: str
+    at: int
+    before: frozenset[str]
+    after: frozenset[str]
+    pauses_ms: Mapping[str, int]
+    stalls_ms: Mapping[str, int] = {}
+    also: str = ""
+
+
+def compare(
+    rebalances: Sequence[IncidentRebalance],
+    handoffs: Sequence[IncidentHandoff],
+    truth: Sequence[Truth],
+    interval_ms: int,
+    *,
+    has_log: bool = True,
+) -> None:
+    """Assert that each incident was found, in order, and that its pauses are within their errors.
+
+    `has_log`: the broker's log was read; without it nothing tells of coordinators.
+    """
+    begins = [one.at - EARLY_MS for one in truth]
+    by_incident: list[list[IncidentRebalance]] = [[] for _ in truth]
+    for row in rebalances:
+        by_incident[bisect_right(begins, row.started_at + row.started_error_ms) - 1].append(row)
+    for one, rows in zip(truth, by_incident, strict=True):
+        triggers = [row.trigger for row in rows]
+        if one.trigger == COORDINATOR and not has_log:
+            assert triggers in ([], [UNKNOWN]), one
+        else:
+            assert triggers in ([one.trigger], [one.trigger, one.also]), one
+        if rows:
+            members = _clients(rows[0].members_before), _clients(rows[-1].members_after)
+            assert members == (one.before, one.after)
+            _compare_pauses([row.rebalance for row in rows], handoffs, one, interval_ms)
+
+
+def _compare_pauses(
+    names: Sequence[str], handoffs: Sequence[IncidentHandoff], one: Truth, interval_ms: int
+) -> None:
+    known = [row for row in handoffs if row.rebalance in names and row.pause_ms is not None]
+    for kind, true in ((MOVED, one.pauses_ms), (STALLED, one.stalls_ms)):
+        found = {f"{row.topic}-{row.queue}": row for row in known if row.kind == kind}
+        for place, true_ms in true.items():
+            if kind == STALLED and place not in found:
+                assert true_ms < STALL_TIMES * interval_ms, f"{one.trigger} {place}: {true_ms}"
+                continue
+            row = found[place]  # the last one, of a partition that moved twice
+            assert row.pause_ms is not None
+            assert row.pause_error_ms is not None
+            where = f"{one.trigger} {row}, true {true_ms}"
+            assert abs(row.pause_ms - true_ms) <= row.pause_error_ms + SLACK_MS, where
+            worst = (3 if one.trigger == COORDINATOR else 1) * interval_ms
+            assert row.pause_error_ms <= worst + SLACK_MS, where
+
+
+def compare_holdings(
+    holdings: Sequence[QueueHolding],
+    truth: Sequence[Truth],
+    queues: int,
+    client_of: Callable[[str], str],
+) -> None:
+    """Assert that before each incident every queue had one owner, and all members were owners."""
+    for one in truth[1:]:
+        before = one.at - 1_000
+        held = [each for each in holdings if each.start <= before < each.end]
+        assert sorted(each.queue for each in held) == list(range(queues)), one
+        assert {client_of(each.client) for each in held} == one.before
+
+
+def _clients(members: Sequence[str]) -> frozenset[str]:
+    return frozenset(member.partition("-")[0] for member in members)
