@@ -26,7 +26,7 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-from steelyard.wire.remoting.names import MASTER_ID, PERM_INHERIT, PERM_READ, PERM_WRITE
+from steelyard.wire.remoting.names import MASTER_ID, PERM_READ, PERM_WRITE
 from steelyard.wire.strangers import not_a_nameserver
 
 QUEUES_MAX = 65_536
@@ -86,9 +86,6 @@ class Route(msgspec.Struct, frozen=True):
     """By broker name, without brokers that have no master."""
     readers: MappingProxyType[str, Address]
     """The address to read from, by broker name: the master, or the replica with the smallest id."""
-    inheritable: bool = False
-    """Whether brokers create topics like this one, the default topic, when they are sent messages.
-    """
 
 
 class RouteAsked(msgspec.Struct, frozen=True):
@@ -312,7 +309,6 @@ def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) ->
         tuple(subscribe),
         MappingProxyType(masters),
         MappingProxyType(readers),
-        any(queues.perm & PERM_INHERIT for queues in data.queue_datas),
     )
 
 

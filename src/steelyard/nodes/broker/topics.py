@@ -129,10 +129,11 @@ class TopicConfigs:
             known = self._configs.get(item.topic_name)
             if known is None:
                 self.put(item, now)
-        inheritable = PERM_READ_WRITE | (PERM_INHERIT if config.auto_create_topics else 0)
-        default = TopicConfig(
-            DEFAULT_TOPIC, config.default_queues, config.default_queues, inheritable
-        )
+        if not config.auto_create_topics:
+            self.delete(DEFAULT_TOPIC, now)
+            return
+        queues = config.default_queues
+        default = TopicConfig(DEFAULT_TOPIC, queues, queues, PERM_READ_WRITE | PERM_INHERIT)
         self.system.add(DEFAULT_TOPIC)
         if self._configs.get(DEFAULT_TOPIC) != default:
             self.put(default, now)

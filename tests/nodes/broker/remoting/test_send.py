@@ -16,6 +16,7 @@ from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.message import BatchEntry, encode_batch
+from steelyard.wire.remoting.names import DEFAULT_TOPIC
 from steelyard.wire.remoting.properties import decode_properties
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -158,8 +159,15 @@ def test_a_topic_may_be_closed_to_producers(rig: Rig) -> None:
 
 
 def test_without_automatic_topics_a_topic_must_be_there() -> None:
-    rig = Rig(BrokerConfig(auto_create_topics=False))
-    assert rig.send(rig.connect()).code == ResponseCode.TOPIC_NOT_EXIST
+    rig = Rig()
+    link = rig.connect()
+    assert rig.ask(link, RequestCode.GET_TOPIC_CONFIG, {"topic": DEFAULT_TOPIC}).code == 0
+    rig.config = BrokerConfig(auto_create_topics=False)
+    rig.restart()
+    link = rig.connect()
+    assert rig.send(link).code == ResponseCode.TOPIC_NOT_EXIST
+    asked = rig.ask(link, RequestCode.GET_TOPIC_CONFIG, {"topic": DEFAULT_TOPIC})
+    assert asked.code == ResponseCode.TOPIC_NOT_EXIST, "clients would wait for topics to be created"
 
 
 def test_one_way_sends_are_stored_and_not_answered(rig: Rig) -> None:

@@ -12,7 +12,7 @@ from steelyard.nodes.consumer.remoting.puller import PullerNode
 from steelyard.nodes.seam import Node
 from steelyard.nodes.starting import SILENCE_MS, Begin
 from steelyard.types import Subscription
-from steelyard.wire.remoting.names import DEFAULT_TOPIC
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, PERM_WRITE
 
 INHERITABLE = 7
 
@@ -64,6 +64,14 @@ def test_a_broker_that_registers_between_two_questions(start: Start) -> None:
     start.rig.advance(SILENCE_MS)
     assert start.rig.answers[start.call] is None
     assert not start.rig.tells
+
+
+def test_a_default_topic_that_a_nameserver_took_the_right_to_inherit_from(start: Start) -> None:
+    """Allowing writes again does that (operateWritePermOfBroker); the broker creates topics as before."""
+    start.nameservers[0].add(DEFAULT_TOPIC, start.broker, perm=PERM_READ | PERM_WRITE)
+    start.begin()
+    start.rig.advance(SILENCE_MS)
+    assert start.rig.answers[start.call] is None
 
 
 @pytest.mark.parametrize("timeout_ms", [None, 30_000])

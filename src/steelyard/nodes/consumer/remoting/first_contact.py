@@ -1,10 +1,10 @@
 """The start of a consumer: its topics are known, and a broker knows it and accepts it.
 
 `Begin` is answered when that is so (see `nodes.starting`), and no broker rejects a subscription. A
-topic that no nameserver knows is waited for if brokers create topics automatically. The route of
-DEFAULT_TOPIC shows that: Apache's brokers have this topic if autoCreateTopicEnable is on; ours
-always have it, and let topics inherit from it only then
-(TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
+topic that no nameserver knows is waited for if brokers create topics automatically: those that do
+have DEFAULT_TOPIC (TopicConfigManager, autoCreateTopicEnable). The permission to inherit is not
+looked at: a nameserver drops it when writes are allowed again (RouteInfoManager,
+operateWritePermOfBroker), and brokers go by their own.
 
 Otherwise the start fails, but not at the first reply: a broker may be registering at that moment,
 and one nameserver may know less than another. Each of them is asked, and at least LOOKS times in
@@ -106,7 +106,7 @@ class FirstContact:
         if not routes.readers() and not any(self._probed.values()):
             self._nobody(now, effects)
             return
-        if unknown and (default is None or not default.inheritable):
+        if unknown and default is None:
             self._missing(unknown, now, effects)
             return
         if client.brokers() and not client.is_known():
