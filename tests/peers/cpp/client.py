@@ -85,7 +85,8 @@ class Program:
 
     def finish(self, timeout_s: float = 60) -> list[dict[str, Any]]:
         """Wait until it has ended by itself; its events."""
-        assert self._process.wait(timeout_s) == 0
+        code = self._process.wait(timeout_s)
+        assert code == 0, f"exit code {code} after {self.events}"
         self._reader.join(timeout_s)
         return self.events
 

@@ -46,8 +46,9 @@ MOVING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
+    KafkaError._TIMED_OUT,
 )
-"""What brokers say while a coordinator begins."""
+"""What brokers say while a coordinator begins, if they say anything."""
 
 
 def java(version: str) -> Callable[[], list[str]]:
@@ -265,9 +266,9 @@ class Group:
 
     def assignments(self) -> dict[str, set[str]] | None:
         """Who holds what by the coordinator's word, by client id; None while the group is not stable."""
-        (asked,) = self.admin.describe_consumer_groups([self.name]).values()
+        (asked,) = self.admin.describe_consumer_groups([self.name], request_timeout=10).values()
         try:
-            told = asked.result(30)
+            told = asked.result()
         except KafkaException as error:
             if error.args[0].code() in MOVING:
                 return None
