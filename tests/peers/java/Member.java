@@ -4,13 +4,20 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** A member of a consumer group for `bench/rebalance.py`, the same as `bench/member.py`: see there for the commands. */
+/**
+ * A member of a consumer group for the bench, the same as `bench/member.py`; its commands are told in bench/commands.py.
+ *
+ * <p>With the argument `orderly` its listener is an orderly one.
+ */
 public final class Member {
     private Member() {
     }
@@ -28,7 +35,7 @@ public final class Member {
                     out.println(System.nanoTime());
                     break;
                 case "start":
-                    consumer = start(words[1], words[2], words[3], words[4], words[5], Long.parseLong(words[6]));
+                    consumer = start(args.length > 0, words[1], words[2], words[3], words[4], words[5], Long.parseLong(words[6]));
                     out.println("started");
                     break;
                 case "stop":
@@ -44,7 +51,7 @@ public final class Member {
     }
 
     private static DefaultMQPushConsumer start(
-        String nameserver, String group, String topic, String name, String file, long workMillis) throws Exception {
+        boolean orderly, String nameserver, String group, String topic, String name, String file, long workMillis) throws Exception {
         FileOutputStream records = new FileOutputStream(file, true);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameserver);
@@ -52,19 +59,30 @@ public final class Member {
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            try {
-                for (MessageExt message : messages) {
-                    record(records, message);
-                    Thread.sleep(workMillis);
-                }
-            } catch (Exception error) {
-                throw new IllegalStateException(error);
-            }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
+        if (orderly) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                listen(records, messages, workMillis);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                listen(records, messages, workMillis);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
         consumer.start();
         return consumer;
+    }
+
+    private static void listen(FileOutputStream records, List<MessageExt> messages, long workMillis) {
+        try {
+            for (MessageExt message : messages) {
+                record(records, message);
+                Thread.sleep(workMillis);
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private static void record(FileOutputStream records, MessageExt message) throws Exception {

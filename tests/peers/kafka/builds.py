@@ -65,11 +65,11 @@ def java_classes(version: str) -> str:
     return f"{_made(f'classes-{version}', sources, compile_all)}:{library}/*"
 
 
-def go_program(name: str) -> Path:
-    """The program `go/NAME`. Raises Missing."""
+def go_program(name: str, module: Path = HERE / "go") -> Path:
+    """The program NAME of a Go module. Raises Missing."""
     _need("go")
-    module = HERE / "go"
-    sources = sorted([*module.glob("go.*"), *module.rglob("*.go")])
+    shared = HERE.parent / "go" / "listener"
+    sources = sorted([*module.glob("go.*"), *module.rglob("*.go"), *shared.iterdir()])
 
     def build(folder: Path) -> None:
         _call(

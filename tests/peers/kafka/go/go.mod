@@ -24,3 +24,7 @@ require (
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 )
+
+require listener v0.0.0
+
+replace listener => ../../go/listener

@@ -1,0 +1,3 @@
+module listener
+
+go 1.26.0
