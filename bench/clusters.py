@@ -1,10 +1,14 @@
-"""Two brokers and a nameserver, Steelyard's or Apache's, each a process; brokers can stop and return."""
+"""Two brokers and a nameserver, Steelyard's or Apache RocketMQ's, each a process; brokers can stop and return.
+
+Those of Apache Kafka: see `kafka_clusters`.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from bench.load import create_topic  # noqa: E402
 from bench.servers import APACHE_OPTIONS  # noqa: E402
 from tests.peers import apache  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 NAMES = ("broker-a", "broker-b")
 
@@ -22,9 +28,12 @@ class Cluster(Protocol):
     kind: str
     nameserver: str
     brokers: dict[str, str]
-    """Addresses by name."""
-    kafka: list[str]
-    """Addresses for Kafka's clients, where they are served."""
+    """Addresses by name; for RocketMQ's clients, where they are served."""
+    kafka: dict[str, str]
+    """The same for Kafka's clients."""
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        """With so many queues on each broker; returns when clients find them."""
 
     def stop_broker(self, name: str) -> None:
         """Begin a clean stop of the broker."""
@@ -35,18 +44,32 @@ class Cluster(Protocol):
     def close(self) -> None: ...
 
 
+def create_remoting_topic(
+    brokers: dict[str, str], nameserver: str, topic: str, queues: int
+) -> None:
+    """With RocketMQ's protocol, at each broker."""
+    for address in brokers.values():
+        create_topic(address, topic, queues)
+    names = set(brokers)
+    until(
+        lambda: apache.brokers_of(nameserver, topic) == names,
+        f"route of {topic} to {sorted(names)}",
+    )
+
+
 class Steelyard:
     kind = "steelyard"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True)
         self._folder = folder
+        self._options = options
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         port = str(apache.free_port())
         self.nameserver = self._spawn("nameserver", ["nameserver", "--port", port])
         self.brokers = {name: f"127.0.0.1:{apache.free_port()}" for name in NAMES}
         self._kafka_ports = {name: str(apache.free_port()) for name in NAMES}
-        self.kafka = [f"127.0.0.1:{port}" for port in self._kafka_ports.values()]
+        self.kafka = {name: f"127.0.0.1:{port}" for name, port in self._kafka_ports.items()}
         for name in NAMES:
             self.start_broker(name)
 
@@ -67,6 +90,9 @@ class Steelyard:
             )
         return str(next(iter(json.loads(line).values())))
 
+    def create_topic(self, topic: str, queues: int) -> None:
+        create_remoting_topic(self.brokers, self.nameserver, topic, queues)
+
     def stop_broker(self, name: str) -> None:
         self._processes[name].terminate()
 
@@ -77,7 +103,8 @@ class Steelyard:
         options = ["--name", name, "--data", str(self._folder / name), "--port", port]
         options += ["--kafka-port", self._kafka_ports[name], "--kafka-brokers", ",".join(NAMES)]
         options += ["--node-id", str(NAMES.index(name) + 1)]
-        self._spawn(name, ["broker", *options, "--nameserver", self.nameserver])
+        options += ["--nameserver", self.nameserver, *self._options]
+        self._spawn(name, ["broker", *options])
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -98,12 +125,15 @@ class Apache:
             folder, names=NAMES, java_options=APACHE_OPTIONS, commit_log_bytes=256 * 1024 * 1024
         )
         self.nameserver, self.brokers = self._cluster.nameserver, self._cluster.brokers
-        self.kafka: list[str] = []
+        self.kafka: dict[str, str] = {}
         try:
             self._cluster.start().wait_ready()
         except BaseException:
             self.close()
             raise
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        create_remoting_topic(self.brokers, self.nameserver, topic, queues)
 
     def stop_broker(self, name: str) -> None:
         self._cluster.processes[name].terminate()

@@ -114,6 +114,76 @@ def moves(deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, end: in
     return moved
 
 
+class Wait(NamedTuple):
+    """A time in which messages of a queue waited, and no listener got one of them."""
+
+    begin: int
+    end: int
+
+    @property
+    def ns(self) -> int:
+        return self.end - self.begin
+
+
+def longest_waits(
+    deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, end: int, until: int
+) -> dict[int, Wait]:
+    """Of each queue, the longest wait between two deliveries, to whomever, that ended in a stage.
+
+    It began before `until`, when all members had their shares: what comes later is not the event's. A queue without a
+    delivery in the stage is left out.
+    """
+    found: dict[int, Wait] = {}
+    for queue, of_queue in sorted(deliveries.items()):
+        waits = [
+            Wait(new.at - pause_ms(old.at, sent.at(queue, new.offset), new.at), new.at)
+            for old, new in pairwise(of_queue)
+            if begin <= new.at < end
+        ]
+        within = [wait for wait in waits if wait.begin < until]
+        if within:
+            found[queue] = max(within, key=lambda wait: wait.ns)
+    return found
+
+
+class Shared(NamedTuple):
+    """What a stage cost those whose queues moved, and the others; times in ns."""
+
+    moved: dict[int, int]
+    """The longest wait of each queue that moved."""
+    stayed: dict[int, int]
+    """The same of the queues that did not."""
+    after_ns: int
+    """From the event until everybody held its share: each queue that moved was read by its new owner, and each other one that
+    had stood still for `STALLED_MS` or more was read again."""
+
+
+def shared(
+    deliveries: dict[int, list[Delivery]], sent: Sent, moved: Sequence[Move], begin: int, end: int
+) -> Shared:
+    """Sum up a stage from its moves."""
+    names = {move.queue for move in moved}
+    after = max((move.after_ns for move in moved), default=0)
+    waits = longest_waits(deliveries, sent, begin, end, begin + after + MERGE_MS * MS)
+    stayed = {queue: wait for queue, wait in waits.items() if queue not in names}
+    stood = [wait for wait in stayed.values() if wait.ns >= STALLED_MS * MS]
+    return Shared(
+        {queue: wait.ns for queue, wait in waits.items() if queue in names},
+        {queue: wait.ns for queue, wait in stayed.items()},
+        max([after, *(wait.end - begin for wait in stood)]),
+    )
+
+
+def held_since(deliveries: dict[int, list[Delivery]], begin: int) -> int:
+    """From `begin` until each queue was read by its last reader alone, in ns."""
+    times = [0]
+    for of_queue in deliveries.values():
+        owner = of_queue[-1].member
+        others = [place for place, one in enumerate(of_queue) if one.member != owner]
+        times.append(of_queue[others[-1] + 1 if others else 0].at - begin)
+    return max(times)
+
+
 def stalls(
     deliveries: dict[int, list[Delivery]],
     sent: Sent,

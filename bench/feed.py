@@ -1,5 +1,7 @@
 """Sends at a steady rate: batches, in turn to the queues of each broker, over one connection a broker.
 
+With RocketMQ's protocol, or Kafka's where `Feed.partitions` says which partitions the queues are.
+
 `python feed.py '{...}'` (see `Feed`) runs until its standard input ends. For each batch that a broker
 acknowledged it appends a record (`costs.RECORD`) to its file: when it was sent, the queue, the first
 offset. A broker that does not answer is tried again every 50 ms; what was due meanwhile is left out.
@@ -14,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -24,6 +26,7 @@ if str(HERE.parent) not in sys.path:
 
 from bench.costs import RECORD, queue_number  # noqa: E402
 from bench.load import Load, send_frame  # noqa: E402
+from bench.produce import base_offset, produce_frame  # noqa: E402
 
 _OK = b'"code":0,'
 _OFFSET = re.compile(rb'"queueOffset":"?(\d+)')
@@ -43,14 +46,32 @@ class Feed:
     batch: int
     message_bytes: int
     file: str
+    partitions: dict[str, list[int]] = field(default_factory=dict)
+    """Of each broker, by name: the number of the partition that each of its queues is to Kafka's clients."""
+
+    def frames(self, name: str) -> list[bytes]:
+        """A request for each queue of a broker."""
+        address = self.brokers[name]
+        if self.partitions:
+            now_ms = time.time_ns() // 1_000_000
+            return [
+                produce_frame(self.topic, partition, self.batch, self.message_bytes, now_ms)
+                for partition in self.partitions[name]
+            ]
+        load = Load("batch", address, self.topic, self.queues, 1, self.message_bytes, self.batch, 0)
+        return [send_frame(load, queue, queue) for queue in range(self.queues)]
+
+    def first_offset(self, reply: bytes) -> int | None:
+        """Where the broker put the batch; None if it did not take it."""
+        if self.partitions:
+            return base_offset(reply, self.topic)
+        found = _OFFSET.search(reply)
+        return int(found[1]) if _OK in reply and found is not None else None
 
 
 def feed_one(feed: Feed, name: str, file: int, stop: threading.Event) -> None:
     """Feed one broker until `stop`."""
-    load = Load(
-        "batch", feed.brokers[name], feed.topic, feed.queues, 1, feed.message_bytes, feed.batch, 0
-    )
-    frames = [send_frame(load, queue, queue) for queue in range(feed.queues)]
+    frames = feed.frames(name)
     gap_ns = 1_000_000_000 * feed.batch * len(feed.brokers) // feed.messages_per_s
     due = time.monotonic_ns()
     link: socket.socket | None = None
@@ -63,10 +84,9 @@ def feed_one(feed: Feed, name: str, file: int, stop: threading.Event) -> None:
                 link = connect(feed.brokers[name])
             at = time.monotonic_ns()
             link.sendall(frames[queue])
-            reply = receive(link)
-            found = _OFFSET.search(reply)
-            if _OK in reply and found is not None:
-                os.write(file, RECORD.pack(at, queue_number(name, queue), int(found[1])))
+            first = feed.first_offset(receive(link))
+            if first is not None:
+                os.write(file, RECORD.pack(at, queue_number(name, queue), first))
             else:
                 stop.wait(0.05)
         except OSError:

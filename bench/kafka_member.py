@@ -1,8 +1,8 @@
 """A member of a Kafka consumer group with librdkafka; commands: see `commands`.
 
 `python kafka_member.py ASSIGNMENT`, an assignor of the classic protocol or `consumer` (KIP-848). Offsets are committed every 5 s,
-as by default, and when partitions are revoked. Each partition has a thread that works on its messages, one after the other, so
-that no partition waits for the application's work on another.
+as by default, and when partitions are revoked. Where messages are work, each partition has a thread that works on them, one after
+the other, so that no partition waits for the application's work on another.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:
     sys.path.insert(0, str(HERE.parent))
 
-from bench.clusters import NAMES  # noqa: E402
 from bench.commands import Joining, serve  # noqa: E402
-from bench.costs import queue_number  # noqa: E402
 from confluent_kafka import Consumer  # noqa: E402
 
 ASSIGNMENT = sys.argv[1]
@@ -49,37 +47,24 @@ class Reading(threading.Thread):
 
     def run(self) -> None:
         self._consumer.subscribe([self._topic])
-        numbers: dict[int, int] = {}
         workers: dict[int, ThreadPoolExecutor] = {}
         while not self._stopping.is_set():
             message = self._consumer.poll(0.01)
             if message is None or message.error():
                 continue
-            partition = message.partition()
-            if partition not in numbers:
-                numbers = self._numbers()
+            partition, offset = message.partition(), message.offset()
+            if not self._listener.work_s:
+                self._work(partition, offset)
+                continue
             if partition not in workers:
                 workers[partition] = ThreadPoolExecutor(1)
-            workers[partition].submit(self._work, numbers[partition], message.offset())
+            workers[partition].submit(self._work, partition, offset)
         for worker in workers.values():
             worker.shutdown()
         self._consumer.close()
 
-    def _work(self, queue: int, offset: int) -> None:
-        self._listener.listen(time.monotonic_ns(), queue, offset)
-
-    def _numbers(self) -> dict[int, int]:
-        """The number of each partition's queue: a broker's partitions are its queues, in their order."""
-        metadata = self._consumer.list_topics(self._topic, 10)
-        found: dict[int, int] = {}
-        for broker, name in enumerate(NAMES, 1):
-            led = [
-                n
-                for n, one in metadata.topics[self._topic].partitions.items()
-                if one.leader == broker
-            ]
-            found |= {number: queue_number(name, queue) for queue, number in enumerate(sorted(led))}
-        return found
+    def _work(self, partition: int, offset: int) -> None:
+        self._listener.listen(time.monotonic_ns(), partition, offset)
 
     def stop(self) -> None:
         self._stopping.set()

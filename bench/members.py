@@ -1,4 +1,4 @@
-"""Processes that are members of a group, by the commands of `member.py`; they stay for many runs."""
+"""Processes that are members of a group, by the commands that `commands` describes; they stay for many runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if str(HERE.parent) not in sys.path:
     sys.path.insert(0, str(HERE.parent))
 
 from tests.peers import apache  # noqa: E402
+from tests.peers.kafka import builds  # noqa: E402
 
 from bench import clusters  # noqa: E402
 
+PEERS = HERE.parent / "tests" / "peers"
 ANSWER_S = 60.0
 JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC")
 
@@ -82,15 +84,25 @@ class Client(Protocol):
     """A kind of member."""
 
     kind: str
+    speaks_kafka: bool
 
     def make(self) -> Member:
-        """A process that is ready to join."""
+        """A process that is ready to join. Raises Missing."""
 
     def servers(self, cluster: clusters.Cluster) -> str:
         """The address that its members are given."""
 
 
-class Steelyard:
+class Remoting:
+    """Speaks RocketMQ's protocol."""
+
+    speaks_kafka = False
+
+    def servers(self, cluster: clusters.Cluster) -> str:
+        return cluster.nameserver
+
+
+class Steelyard(Remoting):
     """`clean_handover`: as the client's setting of that name."""
 
     def __init__(self, folder: Path, *, clean_handover: bool = True) -> None:
@@ -102,49 +114,103 @@ class Steelyard:
         command = [sys.executable, str(HERE / "member.py"), *self._options]
         return Member(command, self._folder)
 
-    def servers(self, cluster: clusters.Cluster) -> str:
-        return cluster.nameserver
+
+class Java(Remoting):
+    def __init__(self, folder: Path, version: str = apache.NEW, *, orderly: bool = False) -> None:
+        self._folder = folder
+        self._version = version
+        self._words = ["orderly"] if orderly else []
+        self.kind = f"RocketMQ Java {version}" + (", orderly" if orderly else "")
+
+    def make(self) -> Member:
+        target = apache.prepare(self._version)
+        path = f"{target / 'classes'}:{target / 'lib'}/*"
+        options = [*JAVA_OPTIONS, f"-Duser.home={self._folder}", "-cp", path]
+        return Member(["java", *options, "Member", *self._words], self._folder)
 
 
-class Java:
-    kind = "java"
+class Go(Remoting):
+    kind = "RocketMQ Go"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def make(self) -> Member:
-        target = apache.prepare(apache.NEW)
-        path = f"{target / 'classes'}:{target / 'lib'}/*"
-        options = [*JAVA_OPTIONS, f"-Duser.home={self._folder}", "-cp", path]
-        return Member(["java", *options, "Member"], self._folder)
-
-    def servers(self, cluster: clusters.Cluster) -> str:
-        return cluster.nameserver
+        program = builds.go_program("member", PEERS / "go" / "rocketmq")
+        return Member([str(program)], self._folder)
 
 
 class Kafka:
-    """librdkafka. `assignment`: an assignor of the classic protocol, or `consumer` for KIP-848."""
+    """A client of Kafka. `assignment`: an assignor of the classic protocol, or `consumer` for KIP-848."""
+
+    speaks_kafka = True
 
     def __init__(self, folder: Path, assignment: str) -> None:
         self._folder = folder
         self._assignment = assignment
-        self.kind = (
-            "librdkafka, KIP-848" if assignment == "consumer" else f"librdkafka, {assignment}"
-        )
+        told = "KIP-848" if assignment == "consumer" else assignment
+        self.kind = f"{self.library}, {told}"
+
+    library = "librdkafka"
+
+    def command(self) -> list[str]:
+        return [sys.executable, str(HERE / "kafka_member.py")]
 
     def make(self) -> Member:
-        command = [sys.executable, str(HERE / "kafka_member.py"), self._assignment]
-        return Member(command, self._folder)
+        return Member([*self.command(), self._assignment], self._folder)
 
     def servers(self, cluster: clusters.Cluster) -> str:
-        return ",".join(cluster.kafka)
+        return ",".join(cluster.kafka.values())
+
+
+class KafkaJava(Kafka):
+    def __init__(self, folder: Path, assignment: str, version: str) -> None:
+        self._version = version
+        self.library = f"Kafka Java {version}"
+        super().__init__(folder, assignment)
+
+    def command(self) -> list[str]:
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        path = builds.java_classes(self._version)
+        return ["java", *JAVA_OPTIONS, quiet, "-cp", path, "BenchMember"]
+
+
+class Franz(Kafka):
+    library = "franz-go"
+
+    def command(self) -> list[str]:
+        return [str(builds.go_program("bench"))]
+
+
+def clients(folder: Path) -> list[Client]:
+    """All kinds of members; their processes live in `folder`."""
+    old, new = builds.OLD, builds.NEW
+    cooperative = "cooperative-sticky"
+    return [
+        Steelyard(folder),
+        Steelyard(folder, clean_handover=False),
+        Java(folder, apache.OLD),
+        Java(folder, apache.OLD, orderly=True),
+        Java(folder, apache.NEW),
+        Java(folder, apache.NEW, orderly=True),
+        Go(folder),
+        Kafka(folder, "range"),
+        Kafka(folder, cooperative),
+        Kafka(folder, "consumer"),
+        KafkaJava(folder, "range", old),
+        KafkaJava(folder, cooperative, old),
+        KafkaJava(folder, "range", new),
+        KafkaJava(folder, cooperative, new),
+        KafkaJava(folder, "consumer", new),
+        Franz(folder, cooperative),
+    ]
 
 
 class Pool:
     """Members by name, made when they are first asked for."""
 
     def __init__(self, client: Client) -> None:
-        self.kind = client.kind
+        self.kind, self.speaks_kafka = client.kind, client.speaks_kafka
         self._client = client
         self.servers = client.servers
         self._members: dict[str, Member] = {}
@@ -164,3 +230,8 @@ class Pool:
     def close(self) -> None:
         for member in self._members.values():
             member.close()
+
+    def renew(self) -> None:
+        """All members are new processes when they are asked for again."""
+        for name in list(self._members):
+            self.kill(name)

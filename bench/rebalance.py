@@ -1,108 +1,55 @@
-"""What a rebalance costs: Steelyard's and Apache's push consumers on Steelyard's and Apache's brokers.
+"""What a rebalance costs: everybody's clients on Steelyard's and Apache's brokers.
 
-`./dev bench rebalance` runs the grid, `--tiny` one scenario of seconds without Apache for the tests. Each
-scenario runs with each client on each cluster in turn, in one run on one machine: members are processes, a
-feeder sends at a steady rate, events happen (members start, stop, die; a broker stops and returns), and what
-every member's listener got is written down with its time. See `costs` for the measures.
+`./dev bench rebalance` plays every event with every client on Steelyard and on Apache in turn, in one run on one machine, and
+writes one table. `--clients`, `--events` and `--rounds` choose parts of it, `--list` names them; `--tiny` is one event of seconds
+without Apache, for the tests. See `runs` for what happens, `costs` for the measures, `commands` for what a member is, and
+`generations` for the second table, that of a group's first generation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:
     sys.path.insert(0, str(HERE.parent))
 
-from bench.costs import (  # noqa: E402
-    QUEUES_PER_BROKER_MAX,
-    Delivery,
-    Sent,
-    Tail,
-    moves,
-    queue_number,
-    repeated,
-    repeated_within,
-    share_ms,
-)
-from bench.feed import Feed  # noqa: E402
-from bench.load import create_topic  # noqa: E402
+from bench.costs import share_ms  # noqa: E402
 from bench.run import machine  # noqa: E402
+from bench.runs import MEMBERS, Result, Run, Scenario, Size, Step, warm_up  # noqa: E402
 from tests.peers import apache  # noqa: E402
-from tests.waiting import until  # noqa: E402
+from tests.peers.kafka import builds  # noqa: E402
 
-from bench import clusters, members  # noqa: E402
+from bench import clusters, generations, kafka_clusters, members  # noqa: E402
 
-Result = dict[str, Any]
-
-MEMBERS = ("m0", "m1", "m2", "m3")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One event: `what` happens to the members or brokers of `names`, all at once."""
-
-    what: str
-    """start, stop, kill, stop_broker or start_broker."""
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    begin: tuple[str, ...]
-    """The members before the first event."""
-    steps: tuple[Step, ...]
-
-
-def scenarios() -> dict[str, Scenario]:
-    return {
-        "scale-out 1→2→4": Scenario(("m0",), (Step("start", ("m1",)), Step("start", ("m2", "m3")))),
-        "scale-in 4→2→1": Scenario(MEMBERS, (Step("stop", ("m2", "m3")), Step("stop", ("m1",)))),
-        "rolling restart of 4": Scenario(
-            MEMBERS, tuple(Step(what, (name,)) for name in MEMBERS for what in ("stop", "start"))
-        ),
-        "broker stops, returns": Scenario(
-            MEMBERS, (Step("stop_broker", ("broker-b",)), Step("start_broker", ("broker-b",)))
-        ),
-        "SIGKILL of 1 of 4": Scenario(MEMBERS, (Step("kill", ("m1",)),)),
-    }
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large a run is."""
-
-    rounds: int
-    queues: int
-    """On each of the two brokers."""
-    messages_per_s: int
-    batch: int
-    message_bytes: int
-    work_ms: int
-    """What a listener does with a message: sleep."""
-    before_s: float
-    """Consumption before the first event."""
-    quiet_s: float
-    """A stage ends when every queue has been read by one member alone for so long."""
-    deadline_s: float
-    """The longest stage."""
-    warm_up_s: float
-    """Consumption by fresh member processes before they are measured."""
-
+EVENTS = {
+    "scale-out 1→2→4": Scenario(("m0",), (Step("start", ("m1",)), Step("start", ("m2", "m3")))),
+    "scale-in 4→2→1": Scenario(MEMBERS, (Step("stop", ("m2", "m3")), Step("stop", ("m1",)))),
+    "rolling restart of 4": Scenario(
+        MEMBERS, tuple(Step(what, (name,)) for name in MEMBERS for what in ("stop", "start"))
+    ),
+    "broker stops, returns": Scenario(
+        MEMBERS, (Step("stop_broker", ("broker-b",)), Step("start_broker", ("broker-b",)))
+    ),
+    "coordinator stops, returns": Scenario(
+        MEMBERS, (Step("stop_broker", ("broker-a",)), Step("start_broker", ("broker-a",)))
+    ),
+    "SIGKILL of 1 of 4": Scenario(MEMBERS, (Step("kill", ("m1",)),)),
+}
+"""What happens. Members that were killed are new processes the next time, so that comes last."""
+KAFKA_ONLY = ("coordinator stops, returns",)
+"""A group of Kafka's has its coordinator at broker-a; RocketMQ's brokers are alike."""
 
 WHOLE = Size(
-    rounds=1,
+    rounds=5,
     queues=8,
     messages_per_s=5_000,
     batch=5,
@@ -110,9 +57,11 @@ WHOLE = Size(
     work_ms=1,
     before_s=4.0,
     quiet_s=3.0,
-    deadline_s=90.0,
+    deadline_s=120.0,
     warm_up_s=6.0,
 )
+KAFKA_WORK_MS = 0
+"""Kafka's clients have one thread for all partitions: with work for each message, one member could not keep up."""
 TINY = Size(
     rounds=1,
     queues=2,
@@ -127,411 +76,224 @@ TINY = Size(
 )
 
 
-# -- one run ---------------------------------------------------------------------------------------
-
-
-class Stage(NamedTuple):
-    """From its event to the next one. `settled`: every queue came to be read by one member alone.
-
-    `caused`: when what brings the event about began, such as the start of a broker; `done`: when the members that it is about
-    said that it had happened.
-    """
-
-    step: Step
-    caused: int
-    begin: int
-    done: int
-    end: int
-    settled: bool
-
-    @property
-    def event(self) -> str:
-        return f"{self.step.what} {' '.join(self.step.names)}"
-
-
-@dataclass
-class Watch:
-    """What members and brokers have written down so far."""
-
-    folder: Path
-    batch: int
-    deliveries: dict[int, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
-    newest: dict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    """Of each queue, the time of each member's last delivery."""
-    tails: dict[str, Tail] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.sent = Sent(self.batch)
-        self.acknowledged = Tail(self.folder / "sent")
-
-    def file(self, member: str) -> Path:
-        path = self.folder / member
-        if member not in self.tails:
-            self.tails[member] = Tail(path)
-        return path
-
-    def look(self) -> list[tuple[int, int, int]]:
-        """Take in what is new; the batches that were acknowledged."""
-        for member, tail in self.tails.items():
-            for at, queue, offset in tail.read():
-                self.deliveries[queue].append(Delivery(at, member, offset))
-                self.newest[queue][member] = at
-        batches = self.acknowledged.read()
-        for record in batches:
-            self.sent.add(*record)
-        return batches
-
-    def missing(self) -> int:
-        """Acknowledged messages that no listener got."""
-        delivered = {(queue, one.offset) for queue, all_ in self.deliveries.items() for one in all_}
-        return len(self.sent.offsets() - delivered)
-
-    def close(self) -> None:
-        for tail in (*self.tails.values(), self.acknowledged):
-            tail.close()
-
-
-class Run:
-    """One scenario with one client on one cluster."""
-
-    def __init__(
-        self, cluster: clusters.Cluster, pool: members.Pool, size: Size, folder: Path, name: str
-    ) -> None:
-        self.cluster = cluster
-        self.pool = pool
-        self.size = size
-        self.topic, self.group = f"Topic{name}", f"Group{name}"
-        self.present: set[str] = set()
-        self.brokers = set(cluster.brokers)
-        folder.mkdir()
-        self.watch = Watch(folder, size.batch)
-        for address in cluster.brokers.values():
-            create_topic(address, self.topic, size.queues)
-        self._wait_route(self.brokers)
-
-    def _wait_route(self, names: set[str]) -> None:
-        until(
-            lambda: apache.brokers_of(self.cluster.nameserver, self.topic) == names,
-            f"route of {self.topic} to {sorted(names)}",
-        )
-
-    @contextmanager
-    def feeding(self) -> Iterator[None]:
-        size = self.size
-        feed = Feed(
-            self.cluster.brokers,
-            self.topic,
-            size.queues,
-            size.messages_per_s,
-            size.batch,
-            size.message_bytes,
-            str(self.watch.folder / "sent"),
-        )
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "feed.py"), json.dumps(asdict(feed))],
-            stdin=subprocess.PIPE,
-        )
-        try:
-            yield
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def start(self, names: Sequence[str]) -> int:
-        """Members join, all at once; when."""
-        processes = {name: self.pool[name] for name in names}
-        begun = [
-            process.say(
-                *("start", self.pool.servers(self.cluster), self.group, self.topic, name),
-                *(self.watch.file(name), self.size.work_ms),
-            )
-            for name, process in processes.items()
-        ]
-        self.present.update(names)
-        return min(begun)
-
-    def do(self, step: Step) -> int:
-        """Make the event happen; when it did."""
-        match step.what:
-            case "start":
-                begun = self.start(step.names)
-                self._answered(step.names)
-                return begun
-            case "stop":
-                self.present.difference_update(step.names)
-                begun = min([self.pool[name].say("stop") for name in step.names])
-                self._answered(step.names)
-                return begun
-            case "kill":
-                self.present.difference_update(step.names)
-                return min([self.pool.kill(name) for name in step.names])
-            case "stop_broker":
-                self.brokers.difference_update(step.names)
-                now = time.monotonic_ns()
-                for name in step.names:
-                    self.cluster.stop_broker(name)
-                return now
-            case "start_broker":
-                return self._return(step.names)
-        raise ValueError(step.what)
-
-    def _answered(self, names: Sequence[str]) -> None:
-        for name in names:
-            self.pool[name].expect()
-
-    def _return(self, names: Sequence[str]) -> int:
-        """A broker comes back; the event is its first acknowledged batch."""
-        for name in names:
-            self.cluster.start_broker(name)
-        begun = time.monotonic_ns()
-        self.brokers.update(names)
-        places = {(ord(name[-1]) - ord("a")) for name in names}
-
-        def back() -> int:
-            return next(
-                (
-                    at
-                    for at, queue, _ in self.watch.look()
-                    if queue // QUEUES_PER_BROKER_MAX in places and at > begun
-                ),
-                0,
-            )
-
-        return until(back, f"a send to {sorted(names)}")
-
-    def settle(self, since: int) -> bool:
-        """Wait until each queue is read by one member alone and their shares are even; False when that takes longer than the
-        deadline."""
-        end = since + int(self.size.deadline_s * 1e9)
-        quiet_ns = int(self.size.quiet_s * 1e9)
-        while time.monotonic_ns() < end:
-            time.sleep(0.1)
-            self.watch.look()
-            now = time.monotonic_ns()
-            if now - since > quiet_ns and self._is_even(now - quiet_ns):
-                return True
-        return False
-
-    def _is_even(self, since: int) -> bool:
-        queues = [
-            queue_number(name, number)
-            for name in self.brokers
-            for number in range(self.size.queues)
-        ]
-        read = [
-            (queue, member)
-            for queue in queues
-            for member, at in self.watch.newest[queue].items()
-            if at > since
-        ]
-        shares = [sum(member == name for _, member in read) for name in self.present]
-        read_alone = len(read) == len({queue for queue, _ in read}) == len(queues) == sum(shares)
-        return read_alone and max(shares) - min(shares) <= 1
-
-    def drain(self) -> None:
-        """Wait until everything acknowledged was delivered, or nothing new has come for 5 s."""
-        last, since = -1, time.monotonic()
-        while time.monotonic() - since < 5:
-            self.watch.look()
-            missing = self.watch.missing()
-            if not missing:
-                return
-            if missing != last:
-                last, since = missing, time.monotonic()
-            time.sleep(0.2)
-
-    def play(self, scenario: Scenario) -> Result:
-        """All of it, as a row of the table."""
-        stages = self.stages(scenario)
-        all_deliveries = self.watch.deliveries.values()
-        return {
-            "stages": [self._told(stage) for stage in stages],
-            "messages": len(self.watch.sent.offsets()),
-            "deliveries": sum(map(len, all_deliveries)),
-            "duplicates": repeated(all_deliveries),
-            "lost": self.watch.missing(),
-        }
-
-    def stages(self, scenario: Scenario) -> list[Stage]:
-        """Let everything happen."""
-        played: list[tuple[Step, int, int, int, bool]] = []
-        with self.feeding():
-            begun = self.start(scenario.begin)
-            if not self.settle(begun):
-                raise RuntimeError(f"{self.group} did not come to read {self.topic}")
-            time.sleep(self.size.before_s)
-            for step in scenario.steps:
-                caused = time.monotonic_ns()
-                at = self.do(step)
-                done = time.monotonic_ns()
-                played.append((step, caused, at, done, self.settle(at)))
-        self.drain()
-        ended = time.monotonic_ns()
-        for name in sorted(self.present):
-            self.pool[name].say("stop")
-        self._answered(sorted(self.present))
-        self.watch.look()
-        for deliveries in self.watch.deliveries.values():
-            deliveries.sort()  # they came member by member
-        self.watch.close()
-        ends = [at for _, _, at, _, _ in played[1:]] + [ended]
-        return [
-            Stage(step, caused, at, done, end, settled)
-            for (step, caused, at, done, settled), end in zip(played, ends, strict=True)
-        ]
-
-    def _told(self, stage: Stage) -> Result:
-        moved = moves(self.watch.deliveries, self.watch.sent, stage.begin, stage.end)
-        twice = {
-            queue: repeated_within(deliveries, stage.begin, stage.end)
-            for queue, deliveries in sorted(self.watch.deliveries.items())
-        }
-        return {
-            "event": stage.event,
-            "settled": stage.settled,
-            "duplicates": {queue: count for queue, count in twice.items() if count},
-            "moves": [move._asdict() for move in moved],
-            "converged_s": max((move.after_ns for move in moved), default=0) / 1e9,
-        }
-
-
-def warm_up(
-    cluster: clusters.Cluster,
-    pool: members.Pool,
-    size: Size,
-    folder: Path,
-    names: Sequence[str] = MEMBERS,
-) -> None:
-    """Let these members read for a while: Java compiles what runs often."""
-    run = Run(cluster, pool, size, folder, f"Warm{folder.name}")
-    with run.feeding():
-        begun = run.start(names)
-        run.settle(begun)
-        time.sleep(size.warm_up_s)
-    for name in names:
-        pool[name].say("stop")
-    for name in names:
-        pool[name].expect()
-    run.watch.close()
-
-
 # -- the grid --------------------------------------------------------------------------------------
 
 
-def play_all(size: Size, names: Sequence[str], *, with_apache: bool, with_unclean: bool) -> Result:
-    """Every scenario with every client on every cluster in turn; prints a line for each."""
-    if with_apache:
-        apache.prepare(apache.NEW)
-        apache.prepare_servers(apache.NEW_SERVER)
-    rows: list[Result] = []
+@dataclass(frozen=True)
+class Choice:
+    """What to play."""
+
+    clients: Sequence[str]
+    """Parts of their kinds; all without any."""
+    events: Sequence[str]
+    with_apache: bool
+    with_unclean: bool
+    options: Sequence[str]
+    """More options for Steelyard's brokers."""
+
+    def has_client(self, kind: str) -> bool:
+        """ "steelyard" alone does not mean the one that is not clean."""
+        wanted = [part.lower() for part in self.clients]
+        if kind == "steelyard, not clean":
+            return self.with_unclean or kind in wanted
+        return not wanted or any(part in kind.lower() for part in wanted)
+
+    def events_of(self, client: members.Client) -> list[str]:
+        """The events to play with a client."""
+        return [
+            name
+            for name in EVENTS
+            if any(part.lower() in name.lower() for part in self.events or [""])
+            and (client.speaks_kafka or name not in KAFKA_ONLY)
+        ]
+
+
+class Clusters:
+    """Those that run: Steelyard's, and the Apache that the client of the moment speaks to."""
+
+    def __init__(self, folder: Path, choice: Choice) -> None:
+        self._folder = folder
+        self._choice = choice
+        self._stack = ExitStack()
+        self._running: dict[str, clusters.Cluster] = {}
+
+    def of(self, client: members.Client) -> list[clusters.Cluster]:
+        """What a client is measured on; started when it is first asked for. Raises Missing."""
+        wanted = ["steelyard"]
+        if self._choice.with_apache:
+            wanted.append("kafka" if client.speaks_kafka else "rocketmq")
+        return [self._started(name) for name in wanted]
+
+    def _started(self, name: str) -> clusters.Cluster:
+        if name not in self._running:
+            cluster: clusters.Cluster
+            match name:
+                case "steelyard":
+                    cluster = clusters.Steelyard(self._folder / name, self._choice.options)
+                case "kafka":
+                    cluster = kafka_clusters.Apache(self._folder / name)
+                case _:
+                    cluster = clusters.Apache(self._folder / name)
+            self._stack.callback(cluster.close)
+            self._running[name] = cluster
+        return self._running[name]
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@contextmanager
+def pool_of(client: members.Client) -> Iterator[members.Pool]:
+    pool = members.Pool(client)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def play_all(size: Size, choice: Choice, results: Path) -> Result:
+    """Every client in turn, round by round; prints a line for each cell, and keeps what there is so far in `results`."""
+    result: Result = {"machine": machine(), "size": asdict(size), "rows": []}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steelyard-bench-")))
-        running: list[clusters.Cluster] = [clusters.Steelyard(folder / "steelyard")]
-        stack.callback(running[0].close)
-        pools = [members.Pool(members.Steelyard(folder))]
-        if with_unclean:
-            pools.append(members.Pool(members.Steelyard(folder, clean_handover=False)))
-        if with_apache:
-            running.append(clusters.Apache(folder / "apache"))
-            stack.callback(running[1].close)
-            pools.append(members.Pool(members.Java(folder)))
-        for pool in pools:
-            stack.callback(pool.close)
-        serial = 0
-        for number in range(size.rounds):
-            for pool in pools:
+        running = Clusters(folder, choice)
+        stack.callback(running.close)
+        for place, client in enumerate(members.clients(folder)):
+            if choice.has_client(client.kind) and choice.events_of(client):
+                for row in play_client(size, choice, client, running, folder / str(place)):
+                    result["rows"].append(row)
+                    results.write_text(json.dumps(result, indent=1) + "\n")
+                    print(line([row]), flush=True)
+    return result
+
+
+def play_client(
+    size: Size, choice: Choice, client: members.Client, running: Clusters, folder: Path
+) -> Iterator[Result]:
+    """All events and rounds of one client; the order of the clusters changes from round to round."""
+    folder.mkdir()
+    if client.speaks_kafka:
+        size = replace(size, work_ms=KAFKA_WORK_MS)
+    own = running.of(client)
+    for number in range(size.rounds):
+        order = own if number % 2 == 0 else own[::-1]
+        with pool_of(client) as pool:
+            for cluster in order:
                 if size.warm_up_s:
-                    warm_up(running[-1], pool, size, folder / f"warm{number}-{pools.index(pool)}")
-            for name in names:
-                for cluster in running:
-                    for pool in pools:
-                        serial += 1
-                        run = Run(cluster, pool, size, folder / f"run{serial}", str(serial))
-                        result = run.play(scenarios()[name])
-                        row = {"scenario": name, "client": pool.kind, "brokers": cluster.kind}
-                        rows.append({**row, "round": number, **result})
-                        print(line(rows[-1:]), flush=True)
-    return {"machine": machine(), "size": asdict(size), "rows": rows}
+                    warm_up(cluster, pool, size, folder / f"{folder.name}-{number}-{cluster.kind}")
+            for place, name in enumerate(choice.events_of(client)):
+                for cluster in order:
+                    key = f"{folder.name}-{number}-{place}-{cluster.kind}"
+                    row = {"event": name, "client": client.kind, "brokers": cluster.kind}
+                    run = Run(cluster, pool, size, folder / key, key)
+                    try:
+                        played = run.play(EVENTS[name])
+                    except (AssertionError, RuntimeError) as error:  # the run of hours goes on
+                        print(f"{row} failed: {error}", file=sys.stderr, flush=True)
+                        played = {"failed": str(error)}
+                        pool.renew()
+                    yield {**row, "round": number, **played}
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 COLUMNS = (
-    "scenario",
     "client",
+    "event",
     "brokers",
     "moved",
     "pause p50 ms",
-    "pause p99 ms",
+    "p99",
+    "max",
+    "others p99 ms",
+    "max",
     "duplicates",
     "lost",
-    "converged in s",
+    "shared in s",
 )
 
 
 def line(rows: Sequence[Result]) -> str:
     """The rounds of one cell as a row of the table."""
-    stages = [stage for row in rows for stage in row["stages"]]
-    pauses = [move["pause_ns"] for stage in stages for move in stage["moves"]]
-    slowest = max(stage["converged_s"] for stage in stages)
+    played = [row for row in rows if "failed" not in row]
+    failed = len(rows) - len(played)
+    stages = [stage for row in played for stage in row["stages"]]
+    moved = [pause for stage in stages for pause in stage["moved_ns"]]
+    stayed = [pause for stage in stages for pause in stage["stayed_ns"]]
     unsettled = sum(not stage["settled"] for stage in stages)
     cells = [
-        rows[0]["scenario"],
         rows[0]["client"],
+        rows[0]["event"],
         rows[0]["brokers"],
-        f"{len(pauses):,}",
-        f"{share_ms(pauses, 0.5):,.0f}",
-        f"{share_ms(pauses, 0.99):,.0f}",
-        f"{sum(row['duplicates'] for row in rows):,}",
-        f"{sum(row['lost'] for row in rows):,}",
-        f"{slowest:,.2f}" + (f" ({unsettled} never)" if unsettled else ""),
+        f"{len(moved):,}",
+        *(f"{share_ms(moved, share):,.0f}" for share in (0.5, 0.99, 1)),
+        *(f"{share_ms(stayed, share):,.0f}" for share in (0.99, 1)),
+        f"{sum(row['duplicates'] for row in played):,}",
+        f"{sum(row['lost'] for row in played):,}",
+        f"{max((stage['shared_s'] for stage in stages), default=0):,.2f}"
+        + (f" ({unsettled} never)" if unsettled else "")
+        + (f" ({failed} failed)" if failed else ""),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def table(result: Result) -> str:
+def table(result: Mapping[str, list[Result]]) -> str:
+    """Steelyard and Apache below each other."""
     by_cell: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
-    for row in result["rows"]:
-        by_cell[row["scenario"], row["client"], row["brokers"]].append(row)
+    for row in sorted(result["rows"], key=_place):
+        by_cell[row["client"], row["event"], row["brokers"]].append(row)
     lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---|" + "--:|" * (len(COLUMNS) - 3)]
     return "\n".join([*lines, *map(line, by_cell.values())]) + "\n"
+
+
+def _place(row: Result) -> tuple[int, int, bool]:
+    kinds = [client.kind for client in members.clients(HERE)]
+    return kinds.index(row["client"]), list(EVENTS).index(row["event"]), row["brokers"] == "apache"
 
 
 REPORT = """# What a rebalance costs
 
 Written by `./dev bench rebalance` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
-Clients: Steelyard's push consumer with its default settings ("not clean": with `clean_handover=False`), and Apache's
-Java client 5.3.3 with its own. Brokers: Steelyard, and Apache RocketMQ 5.3.3. Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_bytes} B.
+Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_bytes} B, {rounds} round(s). Brokers: Steelyard, and Apache: RocketMQ
+{rocketmq} for RocketMQ's clients, Kafka {kafka} for Kafka's. Clients are unmodified, with their default settings.
 
 {table}
-- **moved**: queues that went from one member to another, over all events of the scenario; pauses are theirs. **pause**:
-  from the last delivery to the old owner to the first one to the new owner, while messages waited (the definition of
-  `steelyard.ledger.cost`). Where old and new owner read at the same time there is no pause, but there are duplicates.
-- **duplicates**: deliveries less distinct messages, over the whole scenario. **lost**: messages that a broker
-  acknowledged and no listener got. Their number is of {rounds} run(s) of the scenario.
-- **converged**: from the event to the first delivery of the last moved queue at its new owner, at the slowest event.
-  Events: the call of start or shutdown, SIGKILL, SIGTERM to a broker; for a broker that returns, the
-  first send that it acknowledged.
+- **moved**: queues that went from one member to another, over all steps of the event and all rounds. **pause**: the longest time
+  in which messages of such a queue waited and no listener got one (`steelyard.ledger.cost` says when a message waits). Where old
+  and new owner read at the same time there is no pause, but there are duplicates. **others**: the same of the queues that did not move;
+  of a broker that is down, no queue is fed, and what was sent before waits for it.
+- **duplicates**: deliveries less distinct messages, as listeners saw them; **lost**: messages that a broker acknowledged and no
+  listener got. Both over the whole scenario and all rounds.
+- **shared in**: the time until everybody held its share, at the slowest step: from the step until the last queue that moved came to
+  a listener of its new owner, and every other one that had stood still for 200 ms or more was read again. Steps: the call of start
+  or close, SIGKILL, SIGTERM to a broker; for a broker that returns, the first send that it acknowledged.
+  "failed": so many rounds could not be played, and are in no figure. "never": it took longer than {deadline_s:.0f} s until all queues were read evenly, each by one member, for {quiet_s:.0f} s.
 
+{first}
 What was done
-- Members are processes, each with 20 listener threads that sleep {work_ms} ms a message. They had consumed for
-  {warm_up_s} s before the first event that counts; one that starts in a scenario was loaded and waited.
-- A feeder sends batches of {batch} in turn to all queues, at a steady rate. A stage ends {quiet_s} s after every queue is
-  read by one member alone and their shares are even, or after {deadline_s} s ("never").
-- Both clusters ran all the time, side by side on the same cores; the scenarios alternated between the cells of
-  the table. Everything in one row happened while the other cluster and the other members were idle.
+- Members are processes, each with one client, that do the same in every language (`bench/commands.py`). They had consumed for
+  {warm_up_s:.0f} s on each cluster at the beginning of each round; one that starts in a scenario was loaded and waited. RocketMQ's listeners
+  sleep {work_ms} ms a message; Kafka's clients have one thread that polls and writes down what it got, and commit automatically.
+- A feeder sends batches of {batch} in turn to all queues, at a steady rate, with the protocol of the client. A step follows {quiet_s:.0f} s after
+  the share of everybody was even and each queue was read by one member alone.
+- For each client its two clusters were there at once, on the same cores, and took turns: event by event, in another order each
+  round. What is in one row happened while the other cluster and the other members were idle. Apache's clusters, once started,
+  stayed until the end.
+- Kafka's groups have their coordinator at the first broker. Topics have one replica, as on Steelyard; Apache keeps the offsets of
+  groups on both brokers.
 """
 
 
-def report(result: Result) -> str:
+def report(result: Result, first: str = "") -> str:
     size = result["size"]
     return REPORT.format(
-        **result["machine"], **size, queues_in_all=2 * size["queues"], table=table(result)
+        **result["machine"],
+        **size,
+        queues_in_all=2 * size["queues"],
+        rocketmq=apache.NEW_SERVER,
+        kafka=builds.SERVER,
+        table=table(result),
+        first=first,
     )
 
 
@@ -540,30 +302,65 @@ def main() -> None:
         prog="bench rebalance", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--tiny", action="store_true", help="seconds, Steelyard alone")
-    parser.add_argument("--scenario", action="append", help="part of a name; all without it")
+    parser.add_argument("--list", action="store_true", help="name clients and events, and end")
+    parser.add_argument(
+        "--clients", nargs="+", default=[], help="parts of their names; all without"
+    )
+    parser.add_argument("--events", nargs="+", default=[], help="parts of their names; all without")
+    parser.add_argument("--rounds", type=int, help="play everything so often")
+    parser.add_argument("--messages", type=int, help="per second, to all queues together")
     parser.add_argument(
         "--unclean", action="store_true", help="Steelyard's client without clean hand-over, too"
     )
-    parser.add_argument("--rounds", type=int, help="run everything so often")
+    parser.add_argument(
+        "--broker-option",
+        action="append",
+        default=[],
+        help="one more word on the command line of Steelyard's brokers, as --broker-option=--set",
+    )
+    parser.add_argument(
+        "--first",
+        choices=("with", "without", "only"),
+        default="with",
+        help="the table of the first generation",
+    )
     parser.add_argument(
         "--out", type=Path, default=HERE, help="folder for REBALANCE.md and results/"
     )
     options = parser.parse_args()
+    if options.list:
+        print("\n".join([*(client.kind for client in members.clients(HERE)), "", *EVENTS]))
+        return
     size = TINY if options.tiny else WHOLE
-    if options.rounds:
-        size = Size(**{**asdict(size), "rounds": options.rounds})
-    wanted = options.scenario or (["scale-out"] if options.tiny else [""])
-    names = [name for name in scenarios() if any(part in name for part in wanted)]
+    size = replace(
+        size,
+        rounds=options.rounds or size.rounds,
+        messages_per_s=options.messages or size.messages_per_s,
+    )
+    choice = Choice(
+        options.clients or (["steelyard"] if options.tiny else []),
+        options.events or (["scale-out"] if options.tiny else []),
+        with_apache=not options.tiny,
+        with_unclean=options.unclean,
+        options=options.broker_option,
+    )
+    folder: Path = options.out / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    results = folder / f"rebalance-{machine()['date']}.json"
     try:
-        result = play_all(size, names, with_apache=not options.tiny, with_unclean=options.unclean)
+        if options.first == "only":
+            print(generations.table(generations.play_all(size.rounds, choice.clients)))
+            return
+        result = play_all(size, choice, results)
+        first = ""
+        if options.first == "with" and not options.tiny:
+            result["first"] = generations.play_all(size.rounds, choice.clients)
+            results.write_text(json.dumps(result, indent=1) + "\n")
+            first = generations.report(result["first"])
     except apache.Missing as reason:
-        raise SystemExit(f"no Apache RocketMQ to compare with: {reason}") from None
+        raise SystemExit(f"nothing to compare with: {reason}") from None
     print(table(result))
-    results: Path = options.out / "results"
-    results.mkdir(parents=True, exist_ok=True)
-    date = result["machine"]["date"]
-    (results / f"rebalance-{date}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "REBALANCE.md").write_text(report(result))
+    (options.out / "REBALANCE.md").write_text(report(result, first))
 
 
 if __name__ == "__main__":

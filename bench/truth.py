@@ -25,8 +25,8 @@ if str(HERE.parent) not in sys.path:
     sys.path.insert(0, str(HERE.parent))
 
 from bench.costs import MS, Delivery, Move, Sent, moves, queue_number, repeated_within, stalls  # noqa: E402
-from bench.rebalance import MEMBERS, Run, Scenario, Size, Stage, Step, Watch, warm_up  # noqa: E402
 from bench.run import machine  # noqa: E402
+from bench.runs import MEMBERS, Run, Scenario, Size, Stage, Step, Watch, warm_up  # noqa: E402
 
 from bench import clusters, members  # noqa: E402
 from steelyard import MessageQueue, PullConsumer  # noqa: E402

@@ -114,3 +114,44 @@ def test_a_queue_that_another_member_has_for_a_moment_has_not_moved() -> None:
 
     assert stood() == stood(*delivered((2_000, "b", 4))) == {7: 400 * MS}
     assert stood(*delivered((1_000, "b", 4))) == {}
+
+
+def waits(rows: dict[int, list[Delivery]], sent: Sent, until: int) -> dict[int, tuple[int, int]]:
+    found = costs.longest_waits(rows, sent, 15 * MS, 99 * MS, until * MS)
+    return {queue: (wait.begin // MS, wait.end // MS) for queue, wait in found.items()}
+
+
+def test_the_longest_wait_is_that_between_any_two_deliveries_of_the_stage() -> None:
+    """It waits from 20 to 50 for c, then from 51 to 61 for b; what ends after the stage does not count."""
+    rows = {7: delivered((10, "a", 0), (50, "c", 1), (51, "c", 2), (61, "b", 3), (150, "b", 4))}
+    sent = sent_at(7, 1, 20, 30, 40, 62)
+    assert waits(rows, sent, 99) == {7: (20, 50)}
+    assert waits({7: rows[7][1:]}, sent, 99) == {7: (51, 61)}
+    assert waits({7: rows[7][1:]}, sent, 51) == {7: (50, 51)}
+    assert waits({7: rows[7][:1]}, sent, 99) == {}
+
+
+def test_everybody_has_its_share_when_queues_that_stood_still_are_read_again() -> None:
+    """Queue 7 moves after 300 ms, queue 8 stands still for 500, queue 9 for 100 only."""
+    rows = {
+        7: delivered((0, "a", 0), (400, "b", 1)),
+        8: delivered((0, "a", 0), (600, "a", 1)),
+        9: delivered((0, "a", 0), (900, "a", 1)),
+    }
+    sent = Sent(1)
+    for queue, at in ((7, 100), (8, 100), (9, 800)):
+        sent.add(at * MS, queue, 1)
+    moved = costs.moves(rows, sent, 100 * MS, 2_000 * MS)
+    cost = costs.shared(rows, sent, moved, 100 * MS, 2_000 * MS)
+    assert cost == costs.Shared({7: 300 * MS}, {8: 500 * MS, 9: 100 * MS}, 500 * MS)
+    del rows[8]
+    assert costs.shared(rows, sent, moved, 100 * MS, 2_000 * MS).after_ns == 300 * MS
+
+
+def test_a_queue_is_held_once_nobody_else_reads_it() -> None:
+    rows = {
+        7: delivered((10, "a", 0), (20, "b", 1), (30, "a", 1), (40, "b", 2), (50, "b", 3)),
+        8: delivered((15, "a", 0), (60, "a", 1)),
+    }
+    assert costs.held_since(rows, 5 * MS) == 35 * MS
+    assert costs.held_since({8: rows[8]}, 5 * MS) == 10 * MS

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.generations import table as first_table
+from bench.rebalance import line, table
+from bench.runs import Result
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,9 +24,9 @@ def test_tiny_grid(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (tmp_path / "results").iterdir()
     (row,) = json.loads(path.read_text())["rows"]
-    assert (row["scenario"], row["client"], row["brokers"]) == (
-        "scale-out 1→2→4",
+    assert (row["client"], row["event"], row["brokers"]) == (
         "steelyard",
+        "scale-out 1→2→4",
         "steelyard",
     )
     assert [(stage["event"], stage["settled"], len(stage["moves"])) for stage in row["stages"]] == [
@@ -32,5 +36,51 @@ def test_tiny_grid(tmp_path: Path) -> None:
     assert (row["lost"], row["duplicates"]) == (0, 0)
     assert row["deliveries"] >= row["messages"] > 0
     assert (
-        "| scale-out 1→2→4 | steelyard | steelyard | 5 |" in (tmp_path / "REBALANCE.md").read_text()
+        "| steelyard | scale-out 1→2→4 | steelyard | 5 |" in (tmp_path / "REBALANCE.md").read_text()
     )
+
+
+def played(moved_ms: list[int], stayed_ms: list[int], shared_s: float) -> Result:
+    stage = {
+        "settled": True,
+        "shared_s": shared_s,
+        "moved_ns": [ms * 1_000_000 for ms in moved_ms],
+        "stayed_ns": [ms * 1_000_000 for ms in stayed_ms],
+    }
+    cell = {"client": "steelyard", "event": "SIGKILL of 1 of 4", "brokers": "apache"}
+    return {**cell, "stages": [stage], "duplicates": 3, "lost": 1}
+
+
+def test_a_row_has_the_percentiles_of_all_rounds_and_the_slowest_step() -> None:
+    rows = [played([1, 2, 3], [7], 0.5), played([400], [], 2.25)]
+    told = "| steelyard | SIGKILL of 1 of 4 | apache | 4 | 2 | 400 | 400 | 7 | 7 | 6 | 2 | 2.25 |"
+    assert line(rows) == told
+
+
+def test_rounds_that_failed_are_counted_and_in_no_figure() -> None:
+    (row,) = [played([10], [], 0.1)]
+    failed = {key: row[key] for key in ("client", "event", "brokers")} | {"failed": "no members"}
+    assert line([row, failed]).endswith("| 10 | 10 | 10 | 0 | 0 | 3 | 1 | 0.10 (1 failed) |")
+    assert line([failed]).endswith("| 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0.00 (1 failed) |")
+
+
+def test_steelyard_comes_before_apache_and_clients_in_their_order() -> None:
+    one = played([1], [], 1)
+    cells = [("RocketMQ Go", "apache"), ("RocketMQ Go", "steelyard"), ("steelyard", "apache")]
+    rows = [one | {"client": client, "brokers": brokers} for client, brokers in cells]
+    told = [line.split(" | ")[:3:2] for line in table({"rows": rows}).splitlines()[2:]]
+    assert told == [[f"| {client}", brokers] for client, brokers in (cells[2], cells[1], cells[0])]
+
+
+def test_the_first_generations_have_their_median_and_longest() -> None:
+    def took(brokers: str, held_s: float, *, settled: bool = True) -> Result:
+        row = {"client": "librdkafka, range", "members": 5, "brokers": brokers}
+        return {**row, "held_s": held_s, "settled": settled}
+
+    rows = [took("apache", s) for s in (3.5, 3.25, 9.0)]
+    rows.append(took("steelyard", 1.0, settled=False))
+    assert first_table(rows).splitlines() == [
+        "| client | members | steelyard | apache |",
+        "|---|--:|--:|--:|",
+        "| librdkafka, range | 5 | 1.00 / 1.00 (1 never) | 3.50 / 9.00 |",
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.costs import MS, Delivery
-from bench.rebalance import Stage, Watch
+from bench.runs import Stage, Watch
 from bench.truth import BROKER_RETURNS, Figures, Series, drain_ms, moves_of, rows
 
 ROOT = Path(__file__).parents[2]
