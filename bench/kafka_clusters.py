@@ -186,7 +186,7 @@ def _coordinator(client: AdminClient, group: str) -> int:
         (asked,) = client.describe_consumer_groups([group]).values()
         try:
             return int(asked.result(10).coordinator.id)
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             return 0  # while the coordinator begins
 
     return until(found, f"coordinator of {group}")

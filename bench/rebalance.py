@@ -116,6 +116,7 @@ class Clusters:
         self._choice = choice
         self._stack = ExitStack()
         self._running: dict[str, clusters.Cluster] = {}
+        self._count = 0
 
     def of(self, client: members.Client) -> list[clusters.Cluster]:
         """What a client is measured on; started when it is first asked for. Raises Missing."""
@@ -126,20 +127,24 @@ class Clusters:
 
     def _started(self, name: str) -> clusters.Cluster:
         if name not in self._running:
+            self._count += 1
+            folder = self._folder / f"{name}-{self._count}"
             cluster: clusters.Cluster
             match name:
                 case "steelyard":
-                    cluster = clusters.Steelyard(self._folder / name, self._choice.options)
+                    cluster = clusters.Steelyard(folder, self._choice.options)
                 case "kafka":
-                    cluster = kafka_clusters.Apache(self._folder / name)
+                    cluster = kafka_clusters.Apache(folder)
                 case _:
-                    cluster = clusters.Apache(self._folder / name)
+                    cluster = clusters.Apache(folder)
             self._stack.callback(cluster.close)
             self._running[name] = cluster
         return self._running[name]
 
     def close(self) -> None:
+        """All end; `of` starts them anew."""
         self._stack.close()
+        self._running.clear()
 
 
 @contextmanager
@@ -174,25 +179,30 @@ def play_client(
     folder.mkdir()
     if client.speaks_kafka:
         size = replace(size, work_ms=KAFKA_WORK_MS)
-    own = running.of(client)
+    kinds = [cluster.kind for cluster in running.of(client)]
     for number in range(size.rounds):
-        order = own if number % 2 == 0 else own[::-1]
+        order = kinds if number % 2 == 0 else kinds[::-1]
         with pool_of(client) as pool:
-            for cluster in order:
-                if size.warm_up_s:
-                    warm_up(cluster, pool, size, folder / f"{folder.name}-{number}-{cluster.kind}")
-            for place, name in enumerate(choice.events_of(client)):
-                for cluster in order:
-                    key = f"{folder.name}-{number}-{place}-{cluster.kind}"
-                    row = {"event": name, "client": client.kind, "brokers": cluster.kind}
-                    run = Run(cluster, pool, size, folder / key, key)
+            warm: set[str] = set()
+            for name in choice.events_of(client):
+                for kind in order:
+                    row = {"event": name, "client": client.kind, "brokers": kind, "round": number}
+                    key = f"{folder.name}-{number}-{list(EVENTS).index(name)}-{kind}"
                     try:
-                        played = run.play(EVENTS[name])
-                    except (AssertionError, RuntimeError) as error:  # the run of hours goes on
+                        own = {cluster.kind: cluster for cluster in running.of(client)}
+                        for other in order:
+                            if size.warm_up_s and other not in warm:
+                                warm_up(own[other], pool, size, folder / f"{key}-before-{other}")
+                            warm.add(other)
+                        played = Run(own[kind], pool, size, folder / key, key).play(EVENTS[name])
+                    except (AssertionError, OSError, RuntimeError) as error:  # hours go on
                         print(f"{row} failed: {error}", file=sys.stderr, flush=True)
                         played = {"failed": str(error)}
+                        # Members and brokers may be in any state.
                         pool.renew()
-                    yield {**row, "round": number, **played}
+                        running.close()
+                        warm.clear()
+                    yield {**row, **played}
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -272,13 +282,13 @@ Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_b
 {first}
 What was done
 - Members are processes, each with one client, that do the same in every language (`bench/commands.py`). They had consumed for
-  {warm_up_s:.0f} s on each cluster at the beginning of each round; one that starts in a scenario was loaded and waited. RocketMQ's listeners
+  {warm_up_s:.0f} s on each cluster at the beginning of each round, and after a round that failed; one that starts in a scenario was loaded and waited. RocketMQ's listeners
   sleep {work_ms} ms a message; Kafka's clients have one thread that polls and writes down what it got, and commit automatically.
 - A feeder sends batches of {batch} in turn to all queues, at a steady rate, with the protocol of the client. A step follows {quiet_s:.0f} s after
   the share of everybody was even and each queue was read by one member alone.
 - For each client its two clusters were there at once, on the same cores, and took turns: event by event, in another order each
-  round. What is in one row happened while the other cluster and the other members were idle. Apache's clusters, once started,
-  stayed until the end.
+  round. What is in one row happened while the other clusters and the other members were idle. A cluster that had been started
+  stayed until the end, or until a round failed.
 - Kafka's groups have their coordinator at the first broker. Topics have one replica, as on Steelyard; Apache keeps the offsets of
   groups on both brokers.
 """
@@ -325,6 +335,13 @@ def main() -> None:
         help="the table of the first generation",
     )
     parser.add_argument(
+        "--members",
+        nargs="+",
+        type=int,
+        default=generations.COUNTS,
+        help="how many, in the table of the first generation",
+    )
+    parser.add_argument(
         "--out", type=Path, default=HERE, help="folder for REBALANCE.md and results/"
     )
     options = parser.parse_args()
@@ -349,12 +366,16 @@ def main() -> None:
     results = folder / f"rebalance-{machine()['date']}.json"
     try:
         if options.first == "only":
-            print(generations.table(generations.play_all(size.rounds, choice.clients)))
+            print(
+                generations.table(
+                    generations.play_all(size.rounds, choice.clients, options.members)
+                )
+            )
             return
         result = play_all(size, choice, results)
         first = ""
         if options.first == "with" and not options.tiny:
-            result["first"] = generations.play_all(size.rounds, choice.clients)
+            result["first"] = generations.play_all(size.rounds, choice.clients, options.members)
             results.write_text(json.dumps(result, indent=1) + "\n")
             first = generations.report(result["first"])
     except apache.Missing as reason:

@@ -26,6 +26,13 @@ public final class Member {
         PrintStream out = new PrintStream(System.out, true, "UTF-8");
         System.setOut(System.err); // what the library prints must not mix with our lines
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        // What fails ends the process, whose other threads would keep it alive: the bench sees that.
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            if (thread.getName().equals("main")) {
+                Runtime.getRuntime().halt(1);
+            }
+        });
         DefaultMQPushConsumer consumer = null;
         String line;
         while ((line = in.readLine()) != null) {
