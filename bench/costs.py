@@ -130,13 +130,14 @@ def longest_waits(
 ) -> dict[int, Wait]:
     """Of each queue, the longest wait between two deliveries, to whomever, that ended in a stage.
 
-    It began before `until`, when all members had their shares: what comes later is not the event's. A queue without a
-    delivery in the stage is left out.
+    It counts from `begin` on: for how long the queue of a broker waited that was down is not the cost of its return. And it
+    began before `until`, when all members had their shares: what comes later is not the event's. A queue without a delivery
+    in the stage is left out.
     """
     found: dict[int, Wait] = {}
     for queue, of_queue in sorted(deliveries.items()):
         waits = [
-            Wait(new.at - pause_ms(old.at, sent.at(queue, new.offset), new.at), new.at)
+            Wait(max(begin, new.at - pause_ms(old.at, sent.at(queue, new.offset), new.at)), new.at)
             for old, new in pairwise(of_queue)
             if begin <= new.at < end
         ]

@@ -179,7 +179,7 @@ def play_client(
     folder.mkdir()
     if client.speaks_kafka:
         size = replace(size, work_ms=KAFKA_WORK_MS)
-    kinds = [cluster.kind for cluster in running.of(client)]
+    kinds = ["steelyard", "apache"] if choice.with_apache else ["steelyard"]
     for number in range(size.rounds):
         order = kinds if number % 2 == 0 else kinds[::-1]
         with pool_of(client) as pool:
@@ -269,9 +269,8 @@ Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_b
 
 {table}
 - **moved**: queues that went from one member to another, over all steps of the event and all rounds. **pause**: the longest time
-  in which messages of such a queue waited and no listener got one (`steelyard.ledger.cost` says when a message waits). Where old
-  and new owner read at the same time there is no pause, but there are duplicates. **others**: the same of the queues that did not move;
-  of a broker that is down, no queue is fed, and what was sent before waits for it.
+  in which messages of such a queue waited and no listener got one (`steelyard.ledger.cost` says when a message waits), from the step on. Where old
+  and new owner read at the same time there is no pause, but there are duplicates. **others**: the same of the queues that did not move.
 - **duplicates**: deliveries less distinct messages, as listeners saw them; **lost**: messages that a broker acknowledged and no
   listener got. Both over the whole scenario and all rounds.
 - **shared in**: the time until everybody held its share, at the slowest step: from the step until the last queue that moved came to

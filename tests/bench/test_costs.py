@@ -131,6 +131,11 @@ def test_the_longest_wait_is_that_between_any_two_deliveries_of_the_stage() -> N
     assert waits({7: rows[7][:1]}, sent, 99) == {}
 
 
+def test_what_a_queue_waited_before_the_event_is_not_the_events() -> None:
+    rows = {7: delivered((1, "a", 0), (40, "a", 1))}
+    assert waits(rows, sent_at(7, 0, 2), 99) == {7: (15, 40)}
+
+
 def test_everybody_has_its_share_when_queues_that_stood_still_are_read_again() -> None:
     """Queue 7 moves after 300 ms, queue 8 stands still for 500, queue 9 for 100 only."""
     rows = {
