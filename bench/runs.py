@@ -286,6 +286,16 @@ class Run:
         complete = not self._led or self.brokers == set(self.cluster.brokers)
         return read_alone and (not complete or max(shares) - min(shares) <= 1)
 
+    def _readers(self) -> str:
+        """How long ago each member read each queue, in words."""
+        now = time.monotonic_ns()
+        told = [
+            f"queue {queue} by {member} {(now - at) / 1e9:.1f} s ago"
+            for queue, readers in sorted(self.watch.newest.items())
+            for member, at in readers.items()
+        ]
+        return ", ".join(told) or "nothing was read"
+
     def drain(self) -> None:
         """Wait until everything acknowledged was delivered, or nothing new has come for 5 s."""
         last, since = -1, time.monotonic()
@@ -316,7 +326,9 @@ class Run:
         with self.feeding():
             begun = self.start(scenario.begin)
             if not self.settle(begun):
-                raise RuntimeError(f"{self.group} did not come to read {self.topic}")
+                raise RuntimeError(
+                    f"{self.group} did not come to read {self.topic}: {self._readers()}"
+                )
             time.sleep(self.size.before_s)
             for step in scenario.steps:
                 caused = time.monotonic_ns()
