@@ -187,6 +187,12 @@ class KafkaConfig:
 
     3000 in the code of Apache Kafka, 0 in the settings it ships with.
     """
+    group_heartbeat_wait_max_ms: Int32 = 5_000
+    """Longest time that an answer to a heartbeat waits for a rebalance, if `delayed_answers` is on.
+
+    It is never more than a third of the session time-out, and must stay below the request time-out
+    of clients: 10 s in franz-go, 30 s in the Java client. Kafka has no such setting.
+    """
     group_max_size: PositiveInt32 = 0x7FFFFFFF
     """Maximum members of a classic group."""
     group_consumer_session_timeout_ms: PositiveInt32 = 45_000
@@ -289,6 +295,11 @@ class BrokerConfig:
 
     RocketMQ has no such limit: not more than this fit into its 4 MiB of a batch, at 22 bytes or
     more each.
+    """
+    delayed_answers: bool = True
+    """Delay answers to members of groups where that makes a rebalance cheaper.
+
+    False: answer when Apache's brokers do.
     """
     ledger: bool = True
     """Write the rebalance ledger."""

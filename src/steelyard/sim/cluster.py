@@ -207,6 +207,7 @@ class SimCluster:
             default_queues=scenario.queues,
             pull_bytes_max=scenario.pull_bytes_max,
             hold_waiting_max=scenario.hold_waiting_max,
+            delayed_answers=scenario.delayed_answers,
             store=StoreConfig(
                 segment_bytes=scenario.segment_bytes,
                 index_flush_rows=scenario.index_flush_rows,

@@ -58,6 +58,9 @@ ROT_TABLE_SHARE = 0.05
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
+DELAYED_SHARE = 0.75
+"""Of the seeds have brokers that delay answers to members of groups."""
+
 CHECK_EVERY = 16
 """Checking every node after each event takes half of a run.
 
@@ -136,7 +139,9 @@ def draw(seed: int) -> Scenario:
     faults += _rotten_logs(seed, until_ms, {fault.kind for fault in faults})
     faults += _rotten_tables(seed, until_ms, {fault.kind for fault in faults})
     faults.sort(key=lambda fault: fault.at_ms)
-    return _with_kafka(replace(scenario, faults=tuple(faults)), until_ms)
+    delayed = Random(f"swarm {seed}, answers").random() < DELAYED_SHARE
+    scenario = replace(scenario, faults=tuple(faults), delayed_answers=delayed)
+    return _with_kafka(scenario, until_ms)
 
 
 def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
@@ -398,7 +403,15 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     if scenario.queues > 1:
         yield replace(scenario, queues=scenario.queues // 2)
     plain = Scenario()
-    for field in ("topics", "producers", "nameservers", "tags", "weather", "skew_ms_max"):
+    for field in (
+        "delayed_answers",
+        "topics",
+        "producers",
+        "nameservers",
+        "tags",
+        "weather",
+        "skew_ms_max",
+    ):
         if getattr(scenario, field) != getattr(plain, field):
             yield replace(scenario, **{field: getattr(plain, field)})
     for field in (

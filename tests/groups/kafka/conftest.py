@@ -26,6 +26,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
 )
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
@@ -101,7 +102,11 @@ class Seen(NamedTuple):
 class Rig:
     """`replies`: by the handles of requests. Every event is followed by a check of all invariants."""
 
-    def __init__(self, disk: MemoryDisk | None = None, **settings: int) -> None:
+    def __init__(
+        self, disk: MemoryDisk | None = None, *, delayed_answers: bool = True, **settings: int
+    ) -> None:
+        self.delayed_answers = delayed_answers
+        self.links: dict[str, int] = {}
         self.config = KafkaConfig(**settings)  # type: ignore[arg-type]
         self.topics = Topics()
         self.disk = disk or MemoryDisk()
@@ -126,6 +131,7 @@ class Rig:
             self.store.table("kafka_offsets"),
             self.rng,
             self.now,
+            delayed_answers=self.delayed_answers,
         )
         self.coordinator.check()
 
@@ -226,7 +232,8 @@ class Rig:
         )
         handle = self.handle()
         effects: Effects = []
-        self.coordinator.sync(request, version, handle, self.now, effects)
+        asker = Asker("client", "/10.0.0.1", self.link_of(member_id))
+        self.coordinator.sync(request, version, asker, handle, self.now, effects)
         self.took(effects)
         return handle
 
@@ -241,10 +248,47 @@ class Rig:
     def beat(
         self, member_id: str, generation: int, instance: str | None = None, group: str = GROUP
     ) -> ErrorCode:
+        """A Heartbeat of a client that does not wait; its error."""
+        reply = self.replies[self.wait(member_id, generation, instance, group, software="sarama")]
+        assert isinstance(reply, HeartbeatResponse)
+        return ErrorCode(reply.error_code)
+
+    def wait(
+        self,
+        member_id: str,
+        generation: int,
+        instance: str | None = None,
+        group: str = GROUP,
+        *,
+        software: str = "",
+        version: int = 4,
+        link: int | None = None,
+    ) -> int:
+        """Sends a Heartbeat, which may wait; its handle."""
         request = HeartbeatRequest(group, generation, member_id, instance)
-        error = self.coordinator.heartbeat(request, self.now)
-        self.coordinator.check()
-        return error
+        handle = self.handle()
+        effects: Effects = []
+        number = self.link_of(member_id) if link is None else link
+        asker = Asker("client", "/10.0.0.1", number, software)
+        self.coordinator.heartbeat(request, version, asker, handle, self.now, effects)
+        self.took(effects)
+        return handle
+
+    def waited(self, handle: object) -> ErrorCode | None:
+        """The error of a Heartbeat or SyncGroup; None while it waits."""
+        reply = self.replies.get(handle)
+        assert reply is None or isinstance(reply, HeartbeatResponse | SyncGroupResponse)
+        return None if reply is None else ErrorCode(reply.error_code)
+
+    def link_of(self, member_id: str) -> int:
+        """The connection of a member."""
+        return self.links.setdefault(member_id, 100 + len(self.links))
+
+    def release(self, link: int) -> None:
+        """Something else comes on a connection, or it is closed."""
+        effects: Effects = []
+        self.coordinator.released(link, effects)
+        self.took(effects)
 
     def leave(
         self, *members: MemberIdentity | str, group: str = GROUP, version: int = 5

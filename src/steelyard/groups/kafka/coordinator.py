@@ -17,7 +17,8 @@ from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances
 from steelyard.groups.kafka.classic.saved import SavedGroups
 from steelyard.groups.kafka.classic.state import ClassicGroupState
-from steelyard.groups.kafka.classic.syncing import Syncing, beat
+from steelyard.groups.kafka.classic.syncing import Syncing
+from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.committing import Committing
 from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
@@ -32,6 +33,7 @@ from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -64,6 +66,8 @@ class Coordinator:
         offsets: Table,
         rng: Random,
         now: int,
+        *,
+        delayed_answers: bool = True,
     ) -> None:
         """Load the groups. `saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`."""
         self._config = config
@@ -72,10 +76,14 @@ class Coordinator:
         self._saved = SavedGroups(saved)
         self._room = Room()
         self.offsets = Offsets(offsets)
-        rebalances = Rebalances(config, self._timers, groups)
+        late = LateAnswers(config.group_heartbeat_wait_max_ms if delayed_answers else 0)
+        self._late = late
+        rebalances = Rebalances(config, self._timers, groups, late)
         self._rebalances = rebalances
-        self._joining = Joining(config, self._timers, groups, topics, self._room, rebalances, rng)
-        self._syncing = Syncing(self._timers, self._room, rebalances)
+        self._joining = Joining(
+            config, self._timers, groups, topics, self._room, rebalances, late, rng
+        )
+        self._syncing = Syncing(self._timers, self._room, rebalances, late)
         self._leaving = Leaving(rebalances)
         self._expiry = Expiry(config.offsets_retention_minutes, groups, self.offsets)
         self.commits = Committing(config, groups, self.offsets, topics, self._new_group)
@@ -161,7 +169,13 @@ class Coordinator:
         return made
 
     def sync(
-        self, request: SyncGroupRequest, version: int, handle: Handle, now: int, effects: Effects
+        self,
+        request: SyncGroupRequest,
+        version: int,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
     ) -> None:
         """Handle a SyncGroup, which is answered once the leader's has arrived."""
         group = self._groups.get(request.group_id)
@@ -170,20 +184,43 @@ class Coordinator:
         elif not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
         elif isinstance(group, ClassicGroup) and not group.is_empty:
-            self._syncing.sync(group, request, handle, now, effects)
+            self._syncing.sync(group, request, version, asker, handle, now, effects)
             return
         else:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         effects.append(Replied(handle, SyncGroupResponse(error_code=error)))
 
-    def heartbeat(self, request: HeartbeatRequest, now: int) -> ErrorCode:
-        """Handle a Heartbeat."""
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
+    def heartbeat(
+        self,
+        request: HeartbeatRequest,
+        version: int,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Handle a Heartbeat, which may be answered when the next rebalance begins."""
         group = self._groups.get(request.group_id)
-        if not isinstance(group, ClassicGroup):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return beat(group, request, now)
+        if not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        elif isinstance(group, ClassicGroup):
+            self._syncing.beat(group, request, version, asker, handle, now, effects)
+            return
+        else:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        effects.append(Replied(handle, HeartbeatResponse(error_code=error)))
+
+    def released(self, link: int, effects: Effects) -> None:
+        """Answer what waits on a link, because something else came on it, or it is closed."""
+        self._late.released(link, effects)
+
+    def waiting_groups(self) -> list[str]:
+        """Return the groups with members that wait for an answer to a heartbeat."""
+        return self._late.groups()
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer the members of a group that wait: it has another coordinator now."""
+        self._late.refused(group_id, error, effects)
 
     def leave(
         self, request: LeaveGroupRequest, version: int, now: int, effects: Effects
@@ -210,10 +247,12 @@ class Coordinator:
     @property
     def next_at(self) -> int | None:
         """Return when to call `due`."""
-        return self._timers.next_at
+        times = [at for at in (self._timers.next_at, self._late.next_at) if at is not None]
+        return min(times, default=None)
 
     def due(self, now: int, effects: Effects) -> None:
         """Handle the timers that are due."""
+        self._late.due(now, effects)
         for key in self._timers.due(now):
             group_id, kind, member_id = key
             if key == EXPIRY:
@@ -257,3 +296,4 @@ class Coordinator:
             if isinstance(group, ClassicGroup):
                 size += group.bytes
         assert self._room.bytes == size
+        self._late.check(group for group in self._groups if isinstance(group, ClassicGroup))

@@ -17,12 +17,14 @@ GROUPS_MAX = 100_000
 class Asker(msgspec.Struct, frozen=True):
     """The client of a request.
 
-    `host`: its ip as shown by Kafka (`/127.0.0.1`); `link`: its connection.
+    `host`: its ip as shown by Kafka (`/127.0.0.1`); `link`: its connection; `software`: how it has
+    named itself on this connection (KIP-511), "" if it has not.
     """
 
     client_id: str
     host: str
     link: int
+    software: str = ""
 
 
 class Reader(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from steelyard.nodes.broker.kafka.requests.channel import (
 )
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Turns
-from steelyard.nodes.seam import Effect, Hang, Send
+from steelyard.nodes.seam import Effect, Hang, Link, Send
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
@@ -32,12 +32,20 @@ class Rig:
     def __init__(self) -> None:
         self.calls: list[OpenRequest] = []
         self.effects: list[Effect] = []
-        self.channel = RequestChannel({HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns())
+        self.released: list[int] = []
+        self.channel = RequestChannel(
+            {HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns(), self.release
+        )
         self.channel.opened(Peer(LINK, "127.0.0.1:1234", b""))
 
     def later(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         self.calls.append(call)
         return None
+
+    def release(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """Noted with how many requests the channel has handled by then."""
+        assert link == LINK
+        self.released.append(len(self.calls))
 
     def never(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         call.no_reply(effects)
@@ -139,3 +147,27 @@ def test_a_client_must_have_a_name() -> None:
     for name in ("", "-lib", "lib!"):
         request = Request(API_VERSIONS, 3, 1, None, ApiVersionsRequest(name, "1.0"))
         assert versions(request)[1].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_request_behind_unanswered_ones_releases_what_waits_before_it_is_handled() -> None:
+    rig = Rig()
+    rig.beat(1)
+    assert rig.released == []
+    rig.beat(2)
+    assert rig.released == [1]
+    rig.answer(1)
+    rig.answer(2)
+    rig.beat(3)
+    assert rig.released == [1]
+
+
+def test_client_names_itself_once_for_its_link() -> None:
+    rig = Rig()
+    rig.beat(1)
+    named = ApiVersionsRequest("librdkafka", "2.6.0")
+    rig.ask(Request(API_VERSIONS, 3, 2, "me", named))
+    rig.beat(3)
+    assert [call.asker.software for call in rig.calls] == ["librdkafka"] * 2
+    rig.channel.closed(LINK)
+    assert rig.channel.software(LINK) == ""
+    rig.channel.check()

@@ -108,8 +108,14 @@ class Members:
         return synced.assignment
 
     def beat(self, member_id: str, generation: int, version: int = 4) -> int:
+        """Send a Heartbeat, and wait for its answer; the error."""
         request = HeartbeatRequest(self.group, generation, member_id)
-        return self.rig.ask(request, version, HeartbeatResponse).error_code
+        correlation = self.rig.post(request, version)
+        if self.rig.answer_to(correlation, HeartbeatResponse) is None:
+            self.rig.advance(5_000)
+        answer = self.rig.answer_to(correlation, HeartbeatResponse)
+        assert answer is not None
+        return answer.error_code
 
     def request(self, member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
         partition = OffsetCommitRequestPartition(0, offset, 0, "note")
@@ -536,3 +542,46 @@ def test_what_is_remembered_of_readers_has_a_bound(
         notes.reader(Asker("client", "/10.0.0.1", link), TopicPartition(TOPIC, 0), 0)
         assert notes._count <= 10
         assert sum(map(len, notes._readers.values())) == notes._count
+
+
+# -- heartbeats that wait ----------------------------------------------------------------------------
+
+
+def test_commit_on_the_link_releases_the_heartbeat_and_keeps_the_order(members: Members) -> None:
+    member_id, generation = members.lead()
+    rig = members.rig
+    waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4)
+    assert rig.answer_to(waiting, HeartbeatResponse) is None
+    rig.ask(members.request(member_id, generation), 9, OffsetCommitResponse)
+    assert rig.answer_to(waiting, HeartbeatResponse) == HeartbeatResponse()
+    assert list(rig.answers)[-2:] == [waiting, waiting + 1]
+
+
+def test_leaving_while_a_heartbeat_waits_is_answered_at_once(members: Members) -> None:
+    member_id, generation = members.lead()
+    rig = members.rig
+    waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4)
+    leave = LeaveGroupRequest(GROUP, member_id, (MemberIdentity(member_id, None, "done"),))
+    assert rig.ask(leave, 5, LeaveGroupResponse).error_code == 0
+    assert rig.answer_to(waiting, HeartbeatResponse) == HeartbeatResponse()
+
+
+def test_newcomer_on_another_link_answers_the_heartbeat(members: Members) -> None:
+    member_id, generation = members.lead()
+    rig = members.rig
+    waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4)
+    newcomer = joining(GROUP, TOPIC)
+    rig.post(newcomer, 3, link=rig.connect())
+    answer = rig.answer_to(waiting, HeartbeatResponse)
+    assert answer == HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def test_link_that_closes_takes_its_heartbeat_with_it(members: Members) -> None:
+    member_id, generation = members.lead()
+    rig = members.rig
+    link = rig.connect()
+    waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4, link=link)
+    rig.event(Closed(link, "gone"))
+    rig.node.check()
+    rig.advance(5_000)
+    assert rig.answer_to(waiting, HeartbeatResponse) is None

@@ -61,6 +61,8 @@ class ClassicGroup:
         """Ids assigned to clients that have yet to join with them (KIP-394), and when."""
         self.unsynced: set[str] = set()
         """Members that have yet to send SyncGroup in this generation."""
+        self.expecting: frozenset[str] = frozenset()
+        """Members that got nothing in this generation, and get something in the next."""
         self.initial: InitialDelay | None = None
         """Set while the group waits for its first generation."""
         self.joining_count = 0
@@ -205,6 +207,7 @@ class ClassicGroup:
         """End the join phase: all present members are in the new generation."""
         self.generation = max(self.generation, self._announced) + 1
         self.unsynced.clear()
+        self.expecting = frozenset()
         self.protocol = self.vote() if self.members else None
         self._subscribe()
         self.move(
@@ -382,6 +385,10 @@ class ClassicGroup:
     def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
         """Start the member's session again."""
         self._timers.set(self.key(SESSION, member.member_id), now + member.session_timeout_ms)
+
+    def session_ends(self, member: ClassicGroupMember) -> int | None:
+        """Return when the member will be removed if nothing is heard of it."""
+        return self._timers.at(self.key(SESSION, member.member_id))
 
     # -- on disk ---------------------------------------------------------------------------------
 

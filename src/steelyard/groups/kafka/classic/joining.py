@@ -33,6 +33,7 @@ from steelyard.groups.kafka.classic.rebalances import (
     joined_reply,
 )
 from steelyard.groups.kafka.classic.state import ClassicGroupState
+from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView
 from steelyard.groups.kafka.timers import SESSION, Timers
@@ -112,6 +113,7 @@ class Joining:
         topics: TopicsView,
         room: Room,
         rebalances: Rebalances,
+        late: LateAnswers,
         rng: Random,
     ) -> None:
         self._members_max = min(config.group_max_size, MEMBERS_MAX)
@@ -120,6 +122,7 @@ class Joining:
         self._topics = topics
         self._room = room
         self._rebalances = rebalances
+        self._late = late
         self._rng = rng
 
     def join(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
@@ -349,6 +352,7 @@ class Joining:
         if old.syncing is not None:
             effects.append(Replied(old.syncing, SyncGroupResponse(error_code=fenced)))
             old.syncing = None
+        self._late.gone(group, old.member_id, fenced, effects)
 
     def _replaced(
         self,

@@ -31,6 +31,8 @@ class ClassicGroupMember(msgspec.Struct):
     assignment: bytes = b""
     joining: Handle | None = None
     syncing: Handle | None = None
+    syncing_link: int | None = None
+    """The connection of its last SyncGroup, if the answer may wait for the next round."""
     is_new: bool = False
     """True until its first join phase is over."""
     heard_at: int | None = None

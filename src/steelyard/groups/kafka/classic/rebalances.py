@@ -22,6 +22,7 @@ from steelyard.errors import StorageError
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.members import ClassicGroupMember
 from steelyard.groups.kafka.classic.state import ClassicGroupState, InitialDelay, Move
+from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.effects import (
     EXPIRED,
     Began,
@@ -61,10 +62,13 @@ NAMES_TOLD_MAX = 10
 class Rebalances:
     """The rebalances of all classic groups."""
 
-    def __init__(self, config: KafkaConfig, timers: Timers, groups: CoordinatedGroups) -> None:
+    def __init__(
+        self, config: KafkaConfig, timers: Timers, groups: CoordinatedGroups, late: LateAnswers
+    ) -> None:
         self._config = config
         self._timers = timers
         self._groups = groups
+        self._late = late
 
     # -- the join phase --------------------------------------------------------------------------
 
@@ -88,6 +92,7 @@ class Rebalances:
         ends = f"generation {group.generation} ends" if group.generation else "rebalance"
         effects.append(LogLine("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
         from_empty = group.state is ClassicGroupState.EMPTY
+        self._late.begun(group, effects)
         group.move(Move.REBALANCED, now)
         if from_empty:
             delay = self._config.group_initial_rebalance_delay_ms
@@ -195,9 +200,9 @@ class Rebalances:
         for member in group.members.values():
             if member.syncing is not None:
                 reply = synced_reply(group, member, error)
-                effects.append(Replied(member.syncing, reply))
-                member.syncing = None
+                handle, member.syncing = member.syncing, None
                 group.keep_alive(member, now)
+                self._late.synced(group, member, handle, reply, now, effects)
 
     def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Remove members that did not send SyncGroup in time, and begin another rebalance."""
@@ -233,6 +238,7 @@ class Rebalances:
         if member.syncing is not None:
             effects.append(Replied(member.syncing, SyncGroupResponse(error_code=unknown)))
             member.syncing = None
+        self._late.gone(group, member.member_id, unknown, effects)
         group.remove(member.member_id)
         self._groups.touched(group.group_id)
         heard_at = member.heard_at if cause == EXPIRED else None

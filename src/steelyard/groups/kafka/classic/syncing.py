@@ -1,5 +1,7 @@
 """SyncGroup and Heartbeat of classic groups: a member's assignment, and its generation's validity.
 
+`waiting` decides which answers wait.
+
 Source: GroupMetadataManager.java (classicGroupSync..., classicGroupHeartbeat...).
 """
 
@@ -11,29 +13,38 @@ from steelyard.groups.kafka.classic.joining import GROUP_BYTES_MAX, ROOM_BYTES_M
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances, synced_reply
 from steelyard.groups.kafka.classic.state import ClassicGroupState, Move
+from steelyard.groups.kafka.classic.waiting import LateAnswers, expecting
 from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Replied
+from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
+from steelyard.groups.kafka.waiting import may_wait
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatRequest,
+    HeartbeatResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
 
 
 class Syncing:
-    """Handles SyncGroup."""
+    """Handles SyncGroup and Heartbeat."""
 
-    def __init__(self, timers: Timers, room: Room, rebalances: Rebalances) -> None:
+    def __init__(
+        self, timers: Timers, room: Room, rebalances: Rebalances, late: LateAnswers
+    ) -> None:
         self._timers = timers
         self._room = room
         self._rebalances = rebalances
+        self._late = late
 
     def sync(
         self,
         group: ClassicGroup,
         request: SyncGroupRequest,
+        version: int,
+        asker: Asker,
         handle: Handle,
         now: int,
         effects: Effects,
@@ -48,9 +59,10 @@ class Syncing:
         if not group.unsynced and group.state is ClassicGroupState.STABLE:
             self._timers.drop(group.key(SYNC))
         member.heard_at = now
+        member.syncing_link = asker.link if may_wait(asker, version) else None
         if group.state is ClassicGroupState.STABLE:
             group.keep_alive(member, now)
-            effects.append(Replied(handle, synced_reply(group, member)))
+            self._late.synced(group, member, handle, synced_reply(group, member), now, effects)
             return
         if member.syncing is not None:
             # The client sent another request without waiting; only the latest response can matter
@@ -72,6 +84,7 @@ class Syncing:
             cause = Cause(STORAGE, "its assignment could not be stored")
             self._rebalances.begin_or_go_on(group, cause, now, effects)
             return
+        group.expecting = expecting(group)
         self._rebalances.answer_syncs(group, ErrorCode.NONE, now, effects)
         group.move(Move.ASSIGNED, now)
         self._timers.drop(group.key(WAITING))
@@ -95,6 +108,27 @@ class Syncing:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
 
+    def beat(
+        self,
+        group: ClassicGroup,
+        request: HeartbeatRequest,
+        version: int,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Answer a Heartbeat, which extends its member's session, now or later."""
+        error = _check_beat(group, request)
+        if error is ErrorCode.NONE:
+            member = group.members[request.member_id]
+            group.heard(member, now)
+            if group.state is not ClassicGroupState.PREPARING:
+                self._late.beat(group, member, asker, version, handle, now, effects)
+                return
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        effects.append(Replied(handle, HeartbeatResponse(error_code=error)))
+
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
@@ -114,15 +148,10 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     )
 
 
-def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
-    """Handle a Heartbeat: extend the member's session; REBALANCE_IN_PROGRESS if it must rejoin."""
+def _check_beat(group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
-    if error is not ErrorCode.NONE:
-        return error
-    if request.generation_id != group.generation:
+    if error is ErrorCode.NONE and request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    group.heard(group.members[request.member_id], now)
-    rejoin = group.state is ClassicGroupState.PREPARING
-    return ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE
+    return error

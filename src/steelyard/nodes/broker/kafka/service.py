@@ -89,7 +89,15 @@ class KafkaService:
         self.announcing = Announcing(cluster, groups, peer_requests)
 
         tables = (store.table("kafka_groups"), store.table("kafka_offsets"))
-        self.coordinator = Coordinator(config, groups, cluster, *tables, parts.rng, now)
+        self.coordinator = Coordinator(
+            config,
+            groups,
+            cluster,
+            *tables,
+            parts.rng,
+            now,
+            delayed_answers=parts.config.delayed_answers,
+        )
         self.notes = Notes(parts.ledger, cluster, groups, self.coordinator.offsets, self.readers)
         self.group_requests = GroupRequests(self.coordinator, cluster, durability, self.notes)
         self.group_offsets = GroupOffsets(
@@ -147,7 +155,9 @@ class KafkaService:
             LeaderEpochs(places, durability),
             DescribeProducers(places, self.producers, self.faults),
         )
-        self.channel = RequestChannel({**self.topology.controlled, **served(serving)}, parts.turns)
+        self.channel = RequestChannel(
+            {**self.topology.controlled, **served(serving)}, parts.turns, self._release
+        )
         together = CommitsTogether(transactions, cluster, durability, self.faults)
         self.asked = (*self.topology.asked, self.readers, reports, self.handover, together)
         """Parts that serve requests at the RocketMQ listener."""
@@ -204,6 +214,10 @@ class KafkaService:
                 return
         self.topology.ended(outcome, now, effects)
 
+    def _release(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """Answer what waits on a link, on which another request came, or which is closed."""
+        self.group_requests.release(link, now, effects)
+
     def _broker_started(self, name: str) -> None:
         self.announcing.started(name)
 
@@ -233,7 +247,9 @@ class KafkaService:
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
         self.notes.closed(link)
-        return self.channel.closed(link)
+        is_known = self.channel.closed(link)
+        self._release(link, now, effects)
+        return is_known
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """Run the parts that are due, because the timer fired."""
@@ -250,6 +266,7 @@ class KafkaService:
         self.faults.report(now, effects)
         self.markings.follow_up(now, effects)
         self.readers.follow()
+        self.group_requests.follow(now, effects)
         self.handover.follow(now)
         self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)

@@ -4,7 +4,8 @@
 - Groups: 15 DescribeGroups (0-6), 16 ListGroups (0-5), 42 DeleteGroups (0-3)
 
 `groups.kafka` has the rules. This module adds who asks, where the answer goes, and NOT_COORDINATOR
-for the groups of other brokers. JoinGroup and SyncGroup may be answered minutes later. With
+for the groups of other brokers. JoinGroup and SyncGroup may be answered minutes later, a Heartbeat
+seconds later (`groups.kafka.classic.waiting`). With
 flush=sync a member learns of its generation and its share when both are on the disk, as Kafka's
 members do when the record is replicated: a coordinator that forgot them in a power cut would give
 out the same generation again, with other shares. ListGroups lists the groups of this broker;
@@ -20,7 +21,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
-from steelyard.nodes.seam import Effect
+from steelyard.nodes.seam import Effect, Link
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
@@ -54,6 +55,7 @@ class GroupRequests:
         self._cluster = cluster
         self._durability = durability
         self._notes = notes
+        self._cluster_version = -1
 
     def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
         """Apply what the coordinator has decided."""
@@ -67,8 +69,8 @@ class GroupRequests:
                 self._notes.happened(event, now)
 
     def _answer(self, call: OpenRequest, message: ApiMessage, effects: list[Effect]) -> None:
-        assert isinstance(message, JoinGroupResponse | SyncGroupResponse)
-        if message.error_code != ErrorCode.NONE:
+        assert isinstance(message, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse)
+        if isinstance(message, HeartbeatResponse) or message.error_code != ErrorCode.NONE:
             call.answer(message, effects)
         else:
             self._durability.answer(call, message, effects)
@@ -97,15 +99,20 @@ class GroupRequests:
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
         happened: Effects = []
-        self._coordinator.sync(request, call.version, call, now, happened)
+        self._coordinator.sync(request, call.version, call.asker, call, now, happened)
         self.settle(happened, now, effects)
         return None
 
     @serves(HeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(HeartbeatRequest)
-        error = self.refusal(request.group_id) or self._coordinator.heartbeat(request, now)
-        return HeartbeatResponse(error_code=error)
+        error = self.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return HeartbeatResponse(error_code=error)
+        happened: Effects = []
+        self._coordinator.heartbeat(request, call.version, call.asker, call, now, happened)
+        self.settle(happened, now, effects)
+        return None
 
     @serves(LeaveGroupRequest)
     def leave(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
@@ -117,6 +124,24 @@ class GroupRequests:
         answer = self._coordinator.leave(request, call.version, now, happened)
         self.settle(happened, now, effects)
         return answer
+
+    def release(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """Answer what waits on a link, because something else came on it, or it is closed."""
+        happened: Effects = []
+        self._coordinator.released(link, happened)
+        self.settle(happened, now, effects)
+
+    def follow(self, now: int, effects: list[Effect]) -> None:
+        """Answer those that wait in groups of other brokers, after each event that moves any."""
+        if self._cluster.version == self._cluster_version:
+            return
+        self._cluster_version = self._cluster.version
+        happened: Effects = []
+        for group_id in self._coordinator.waiting_groups():
+            error = self.refusal(group_id)
+            if error is not ErrorCode.NONE:
+                self._coordinator.refused(group_id, error, happened)
+        self.settle(happened, now, effects)
 
     # -- groups ----------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 A handler returns its answer at once, or gives it later through `OpenRequest.answer`. Other requests
 of the link are handled meanwhile; their answers wait until all earlier ones have been sent. (Apache
-Kafka reads no further request of a connection until it has answered the last one.)
+Kafka reads no further request of a connection until it has answered the last one.) So a request
+that comes behind unanswered ones first releases the answer that waits on purpose, if there is one
+(`groups.kafka.waiting`).
 
 A large request (in bytes, or because it lists many names) is decoded in turns, handled in parts,
 one per turn (`wide`), and its answer is encoded in turns. The requests behind it on its link wait
@@ -40,12 +42,15 @@ from steelyard.types import LogLine
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY, KEYS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
+from steelyard.wire.kafka.messages.cluster import ApiVersionsRequest
 from steelyard.wire.kafka.schema import ApiMessage, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most unanswered requests of one link; a link with more is closed."""
 TAKEN_PER_TURN = 16
 """Most requests taken per turn after a large one: as many as one read of a socket may bring."""
+SOFTWARE_CHARACTERS_MAX = 64
+"""Most characters of the name of a client's software that are kept."""
 TOO_MANY = "too many requests wait for their turn"
 
 
@@ -88,7 +93,8 @@ class OpenRequest:
     @property
     def asker(self) -> Asker:
         host = self.peer.address.rpartition(":")[0].strip("[]")
-        return Asker(self.request.client_id or "", f"/{host}", self.peer.link)
+        link = self.peer.link
+        return Asker(self.request.client_id or "", f"/{host}", link, self._channel.software(link))
 
     @property
     def is_gone(self) -> bool:
@@ -124,6 +130,9 @@ Handler = Callable[[OpenRequest, int, list[Effect]], ApiMessage | Steps[ApiMessa
 
 None: the answer comes later, through the call.
 """
+
+Release = Callable[[Link, int, list[Effect]], None]
+"""(link, now, effects to add to): answers what may wait no longer on the link."""
 
 Handlers = Mapping[int, Handler]
 """By API key."""
@@ -281,11 +290,16 @@ def _answer(call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effec
 
 
 class RequestChannel:
-    """The open requests of all links; see the module docstring. `handlers`: by API key."""
+    """The open requests of all links; see the module docstring.
 
-    def __init__(self, handlers: Handlers, turns: Turns) -> None:
+    `handlers`: by API key; `release`: called when a request comes behind unanswered ones.
+    """
+
+    def __init__(self, handlers: Handlers, turns: Turns, release: Release) -> None:
         self._handlers = dict(handlers)
         self._turns = turns
+        self._release = release
+        self._software: dict[Link, str] = {}
         self._peers: dict[Link, Peer] = {}
         self._slots: dict[Link, deque[_Slot]] = {}
         self._waiting: dict[Link, deque[Request]] = {}
@@ -299,7 +313,12 @@ class RequestChannel:
         """Forget a link; return whether it was known."""
         self._slots.pop(link, None)
         self._waiting.pop(link, None)
+        self._software.pop(link, None)
         return self._peers.pop(link, None) is not None
+
+    def software(self, link: Link) -> str:
+        """Return how the client of a link has named itself, "" if it has not."""
+        return self._software.get(link, "")
 
     def serves(self, link: Link) -> bool:
         return link in self._peers
@@ -320,12 +339,16 @@ class RequestChannel:
 
     def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> bool:
         """Take the next request of a link; return whether it is large, and so takes turns."""
+        slots = self._slots[peer.link]
+        if slots:
+            self._release(peer.link, now, effects)
         slot = _Slot(request)
-        self._slots[peer.link].append(slot)
+        slots.append(slot)
         call = OpenRequest(self, slot, peer, request)
         if request.api.key == API_VERSIONS_KEY:
             served = (*self._handlers, API_VERSIONS_KEY)
             version, message = versions_reply(request, served)
+            self._named(peer.link, request)
             slot.reply = Reply(request.api, version, request.correlation_id, message)
             call.no_reply(effects)
         elif request.api.key not in self._handlers:
@@ -344,6 +367,12 @@ class RequestChannel:
             except ProtocolError as error:
                 self._break(peer, f"{request.api.name}: {error}", effects)
         return False
+
+    def _named(self, link: Link, request: Request) -> None:
+        """Note how a client names itself."""
+        message = request.message
+        if isinstance(message, ApiVersionsRequest) and message.client_software_name:
+            self._software[link] = message.client_software_name[:SOFTWARE_CHARACTERS_MAX]
 
     def _wait(
         self, peer: Peer, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
@@ -467,3 +496,4 @@ class RequestChannel:
             assert not slots or not slots[0].done
             assert len(slots) <= UNANSWERED_MAX
         assert self._waiting.keys() <= self._peers.keys()
+        assert self._software.keys() <= self._peers.keys()

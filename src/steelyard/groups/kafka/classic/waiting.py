@@ -1,0 +1,176 @@
+"""Answers to Heartbeat and SyncGroup of a stable classic group that wait for its next rebalance.
+
+- **Heartbeat** in a stable group: REBALANCE_IN_PROGRESS as soon as a rebalance begins, so that its
+  member rejoins at once instead of an interval later.
+- **SyncGroup** of a member that got no partitions while others have yet to give theirs up
+  (cooperative assignors): the same. Otherwise the member would learn of the second round with its
+  first heartbeat, an interval after it got nothing, and everybody waits for it in that round.
+
+Whoever leaves, expires or is fenced meanwhile is told so. What else ends a wait, and when nobody
+waits, is in `groups.kafka.waiting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscription_of
+from steelyard.groups.kafka.classic.state import ClassicGroupState
+from steelyard.groups.kafka.effects import Effects, Handle, Replied
+from steelyard.groups.kafka.groups import Asker
+from steelyard.groups.kafka.waiting import Waiter, Waiting, may_wait, wait_ms
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
+from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupResponse
+
+
+class LateAnswers:
+    """The answers that wait. `wait_max_ms`: most time of a wait; 0: nobody waits."""
+
+    def __init__(self, wait_max_ms: int) -> None:
+        self._wait_max_ms = wait_max_ms
+        self._waiting = Waiting()
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def beat(
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        asker: Asker,
+        version: int,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Answer a valid Heartbeat, whose member need not rejoin, now or later."""
+        answer = HeartbeatResponse()
+        if group.state is not ClassicGroupState.STABLE or not may_wait(asker, version):
+            effects.append(Replied(handle, answer))
+        else:
+            self._await(group, member, asker.link, handle, answer, now, effects)
+
+    def synced(
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        handle: Handle,
+        answer: SyncGroupResponse,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Answer a member's last SyncGroup, now or later."""
+        link, is_valid = member.syncing_link, answer.error_code == ErrorCode.NONE
+        if link is not None and is_valid and member.member_id in group.expecting:
+            self._await(group, member, link, handle, answer, now, effects)
+        else:
+            effects.append(Replied(handle, answer))
+
+    def _await(
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        link: int,
+        handle: Handle,
+        answer: HeartbeatResponse | SyncGroupResponse,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        self.gone(group, member.member_id, ErrorCode.NONE, effects)
+        self.released(link, effects)
+        time_ms = wait_ms(self._wait_max_ms, member.session_timeout_ms)
+        if not time_ms:
+            effects.append(Replied(handle, answer))
+            return
+        waiter = Waiter(group.group_id, member.member_id, handle, link, answer, now + time_ms)
+        self._waiting.add(waiter)
+
+    # -- ends of waits ---------------------------------------------------------------------------
+
+    def begun(self, group: ClassicGroup, effects: Effects) -> None:
+        """Have all members of a group rejoin."""
+        for waiter in self._waiting.of_group(group.group_id):
+            self._answer(waiter, ErrorCode.REBALANCE_IN_PROGRESS, effects)
+
+    def gone(self, group: ClassicGroup, member_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer a member that is none any more with this error, or with NONE for another cause."""
+        waiter = self._waiting.of_member(group.group_id, member_id)
+        if waiter is not None:
+            self._answer(waiter, error, effects)
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer all members of a group that has another coordinator now."""
+        for waiter in self._waiting.of_group(group_id):
+            self._answer(waiter, error, effects)
+
+    def released(self, link: int, effects: Effects) -> None:
+        """Answer what waits on a link, on which something else came, or which is closed."""
+        waiter = self._waiting.of_link(link)
+        if waiter is not None:
+            self._answer(waiter, ErrorCode.NONE, effects)
+
+    def _answer(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
+        self._waiting.remove(waiter)
+        message = waiter.message
+        if error is not ErrorCode.NONE:
+            message = type(message)(error_code=error)
+        effects.append(Replied(waiter.handle, message))
+
+    @property
+    def next_at(self) -> int | None:
+        """Return when to call `due`."""
+        return self._waiting.next_at
+
+    def due(self, now: int, effects: Effects) -> None:
+        """Answer those that have waited long enough."""
+        effects.extend(Replied(one.handle, one.message) for one in self._waiting.due(now))
+
+    def groups(self) -> list[str]:
+        """Return the groups with members that wait."""
+        return self._waiting.groups()
+
+    def check(self, groups: Iterable[ClassicGroup]) -> None:
+        """Assert that only members of stable groups wait, and that no session ends before."""
+        self._waiting.check()
+        known = {group.group_id: group for group in groups}
+        for group_id in self._waiting.groups():
+            group = known[group_id]
+            assert group.state is ClassicGroupState.STABLE
+            for waiter in self._waiting.of_group(group_id):
+                ends = group.session_ends(group.members[waiter.member_id])
+                assert ends is not None
+                assert waiter.due_at < ends
+
+
+def expecting(group: ClassicGroup) -> frozenset[str]:
+    """Return the members that got nothing, if others must give up partitions and rejoin.
+
+    Members report what they own only to assignors that let them keep it (KIP-429).
+    """
+    shares = {one.member_id: _share(one) for one in group.members.values()}
+    if all(shares.values()):
+        return frozenset()
+    others = any(not _owned(group, one) <= shares[one.member_id] for one in group.members.values())
+    return frozenset(one for one, share in shares.items() if not share and others)
+
+
+def _share(member: ClassicGroupMember) -> set[TopicPartition]:
+    """Return the partitions that the leader has assigned; none if they cannot be read."""
+    try:
+        return _flat(read_assignment(member.assignment).assigned_partitions)
+    except ProtocolError:
+        return set()
+
+
+def _owned(group: ClassicGroup, member: ClassicGroupMember) -> set[TopicPartition]:
+    """Return the partitions that a member had when it joined."""
+    metadata = member.protocols.get(group.protocol or "", b"")
+    subscription = subscription_of(group.protocol_type, metadata)
+    return set() if subscription is None else _flat(subscription.owned_partitions)
+
+
+def _flat(topics: Iterable[TopicPartitions]) -> set[TopicPartition]:
+    return {TopicPartition(one.topic, number) for one in topics for number in one.partitions}

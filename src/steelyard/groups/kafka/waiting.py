@@ -1,0 +1,145 @@
+"""Requests of group members whose answers wait, because they are worth more later.
+
+A member learns of a rebalance from the answer to its next heartbeat. So a coordinator keeps a
+heartbeat that has nothing to tell, and answers it when there is something to tell, at the latest
+when it is due. The rules, which are the same for both kinds of group:
+
+- A wait never costs a session. Sessions count from the arrival of requests, and a wait takes less
+  than a third of one (`wait_ms`), so that the next heartbeat comes in good time.
+- The answers of a link keep their order. So the next request of the link releases the one that
+  waits: nothing else is ever delayed, above all not a commit or a LeaveGroup.
+- Clients that do nothing else until a heartbeat is answered are answered at once (`may_wait`).
+
+docs/REBALANCING.md describes the whole, with what each client does.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import msgspec
+
+from steelyard.groups.kafka.effects import Handle
+from steelyard.groups.kafka.groups import Asker
+from steelyard.wire.kafka.schema import ApiMessage
+
+SLOT_MS = 50
+"""Ends of waits are rounded down to multiples of this, so that many share one timer."""
+
+IMPATIENT = frozenset({"sarama"})
+"""Clients, as they name themselves, that end a session only after an answer to their heartbeat.
+
+Source: sarama's consumer_group.go, consumerGroupSession.release.
+"""
+
+NAMELESS_VERSION_MIN = 4
+"""Version of Heartbeat from which clients may wait that have not named themselves on this link.
+
+It is the first flexible one, which no client has that predates KIP-511. kafkajs, which fetches only
+after an answer to its heartbeat, neither has it nor names itself; franz-go names itself on the
+first of its links only.
+"""
+
+
+def may_wait(asker: Asker, version: int) -> bool:
+    """Return whether answers to this client's heartbeats may wait. `version`: of the request."""
+    if asker.software:
+        return asker.software not in IMPATIENT
+    return version >= NAMELESS_VERSION_MIN
+
+
+def wait_ms(most_ms: int, session_timeout_ms: int) -> int:
+    """Return how long a request may wait, in ms: less than a third of the session."""
+    return max(min(most_ms, session_timeout_ms // 3 - SLOT_MS), 0)
+
+
+class Waiter(msgspec.Struct, frozen=True):
+    """A request that waits. `message`: its answer if nothing happens until `due_at`."""
+
+    group_id: str
+    member_id: str
+    handle: Handle
+    link: int
+    message: ApiMessage
+    due_at: int
+
+
+class Waiting:
+    """The requests that wait: one of a member, and one of a link."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, Waiter]] = {}
+        self._by_link: dict[int, Waiter] = {}
+        self._slots: dict[int, dict[int, Waiter]] = {}
+        """By end of the wait, and by link."""
+        self._order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._by_link)
+
+    def add(self, waiter: Waiter) -> None:
+        """Let a request wait. Those of its link and of its member must have been answered."""
+        assert waiter.link not in self._by_link
+        of_group = self._by_group.setdefault(waiter.group_id, {})
+        assert waiter.member_id not in of_group
+        of_group[waiter.member_id] = self._by_link[waiter.link] = waiter
+        slot = _slot(waiter)
+        if slot not in self._slots:
+            self._slots[slot] = {}
+            heapq.heappush(self._order, slot)
+        self._slots[slot][waiter.link] = waiter
+
+    def groups(self) -> list[str]:
+        """Return the groups with requests that wait, sorted."""
+        return sorted(self._by_group)
+
+    def of_group(self, group_id: str) -> list[Waiter]:
+        """Return a group's requests that wait, sorted by member."""
+        of_group = self._by_group.get(group_id)
+        return [] if of_group is None else [of_group[one] for one in sorted(of_group)]
+
+    def of_member(self, group_id: str, member_id: str) -> Waiter | None:
+        of_group = self._by_group.get(group_id)
+        return None if of_group is None else of_group.get(member_id)
+
+    def of_link(self, link: int) -> Waiter | None:
+        return self._by_link.get(link)
+
+    def remove(self, waiter: Waiter) -> None:
+        """End the wait of a request, which the caller answers."""
+        del self._by_link[waiter.link]
+        of_group = self._by_group[waiter.group_id]
+        del of_group[waiter.member_id]
+        if not of_group:
+            del self._by_group[waiter.group_id]
+        del self._slots[_slot(waiter)][waiter.link]  # an empty slot is dropped when it is due
+
+    @property
+    def next_at(self) -> int | None:
+        """Return when to call `due`; nothing need be due by then."""
+        return self._order[0] if self._order else None
+
+    def due(self, now: int) -> list[Waiter]:
+        """Remove and return the requests that have waited long enough."""
+        found: list[Waiter] = []
+        while self._order and self._order[0] <= now:
+            slot = heapq.heappop(self._order)
+            found.extend(self._slots[slot].values())
+            for waiter in list(self._slots[slot].values()):
+                self.remove(waiter)
+            del self._slots[slot]
+        return found
+
+    def check(self) -> None:
+        """Assert that all views have the same requests."""
+        waiters = {id(one) for one in self._by_link.values()}
+        by_group = [one for of_group in self._by_group.values() for one in of_group.values()]
+        in_slots = [one for slot in self._slots.values() for one in slot.values()]
+        assert len(by_group) == len(in_slots) == len(waiters)
+        assert {id(one) for one in by_group} == {id(one) for one in in_slots} == waiters
+        assert all(self._by_group.values())
+        assert sorted(self._order) == sorted(self._slots)
+
+
+def _slot(waiter: Waiter) -> int:
+    return waiter.due_at // SLOT_MS * SLOT_MS

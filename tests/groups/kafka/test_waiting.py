@@ -1,0 +1,274 @@
+"""Answers of classic groups that wait: each rule, and that a wait never costs a session."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.groups.kafka.conftest import GROUP, START, Rig, assignment, subscription
+
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.groups import Asker
+from steelyard.groups.kafka.waiting import SLOT_MS, Waiter, Waiting, may_wait, wait_ms
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.groups import HeartbeatResponse
+
+WAIT_MS = 10_000 // 3 - SLOT_MS
+"""The longest wait with the session time-out of `Rig.stable`."""
+
+
+def test_heartbeat_of_a_stable_group_waits_and_is_answered_when_it_is_due() -> None:
+    rig = Rig()
+    one, two = rig.stable()
+    waiting = rig.wait(one, 1)
+    assert rig.waited(waiting) is None
+    rig.run(WAIT_MS - SLOT_MS)
+    assert rig.waited(waiting) is None
+    rig.run(SLOT_MS)
+    assert rig.waited(waiting) is ErrorCode.NONE
+    assert rig.beat(two, 1) is ErrorCode.NONE
+
+
+def test_session_counts_from_the_arrival_of_the_heartbeat() -> None:
+    """A member that dies while it waits is removed exactly when it would be without a wait."""
+    rig = Rig()
+    one, two = rig.stable()
+    rig.run(1_000)
+    rig.wait(one, 1)
+    for _ in range(9):
+        rig.run(1_000)
+        rig.beat(two, 1)
+    rig.run(999)
+    assert one in rig.state().members
+    rig.run(1)
+    assert one not in rig.state().members
+
+
+def test_rebalance_answers_all_that_wait() -> None:
+    rig = Rig()
+    one, two = rig.stable()
+    waiting = [rig.wait(one, 1), rig.wait(two, 1)]
+    rig.join(client="newcomer", version=3)
+    assert [rig.waited(one) for one in waiting] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+
+
+def test_members_that_leave_expire_or_are_removed() -> None:
+    rig = Rig()
+    one, two, three = rig.stable(3)
+    waiting = [rig.wait(one, 1), rig.wait(two, 1), rig.wait(three, 1)]
+    rig.leave(two)
+    rebalance, gone = ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID
+    assert [rig.waited(one) for one in waiting] == [rebalance, gone, rebalance]
+
+
+def test_static_member_that_returns_fences_the_one_that_waits() -> None:
+    rig = Rig()
+    handle = rig.join(instance="i")
+    rig.run(0)
+    member = rig.joined(handle).member_id
+    rig.settle([member])
+    waiting = rig.wait(member, 1, "i")
+    assert rig.waited(waiting) is None
+    rig.join(instance="i")
+    assert rig.waited(waiting) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_next_request_of_the_link_releases_the_heartbeat() -> None:
+    rig = Rig()
+    one, two = rig.stable()
+    first, second = rig.wait(one, 1), rig.wait(two, 1)
+    rig.release(rig.link_of(one))
+    assert rig.waited(first) is ErrorCode.NONE
+    assert rig.waited(second) is None
+
+
+def test_second_heartbeat_of_a_member_releases_the_first() -> None:
+    """A client that has reconnected: the first connection is dead, which nobody knows yet."""
+    rig = Rig()
+    one, _ = rig.stable()
+    first = rig.wait(one, 1)
+    second = rig.wait(one, 1, link=999)
+    assert rig.waited(first) is ErrorCode.NONE
+    assert rig.waited(second) is None
+
+
+def test_errors_are_answered_at_once() -> None:
+    rig = Rig()
+    one, _ = rig.stable()
+    assert rig.waited(rig.wait(one, 2)) is ErrorCode.ILLEGAL_GENERATION
+    assert rig.waited(rig.wait("stranger", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rig.waited(rig.wait(one, 1, group="none")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rig.waited(rig.wait(one, 1, group="")) is ErrorCode.INVALID_GROUP_ID
+
+
+def test_heartbeats_in_the_middle_of_a_rebalance_are_answered_at_once() -> None:
+    rig = Rig()
+    one, two = rig.stable()
+    rig.join(one)  # the leader
+    assert rig.waited(rig.wait(two, 1)) is ErrorCode.REBALANCE_IN_PROGRESS
+    rig.join(two)
+    assert rig.waited(rig.wait(two, 2)) is ErrorCode.NONE  # the leader has yet to assign
+
+
+def test_group_of_another_coordinator_is_told_so() -> None:
+    rig = Rig()
+    one, _ = rig.stable()
+    waiting = rig.wait(one, 1)
+    assert rig.coordinator.waiting_groups() == [GROUP]
+    effects: list[object] = []
+    rig.coordinator.refused(GROUP, ErrorCode.NOT_COORDINATOR, effects)  # type: ignore[arg-type]
+    rig.took(effects)  # type: ignore[arg-type]
+    assert rig.waited(waiting) is ErrorCode.NOT_COORDINATOR
+    assert rig.coordinator.waiting_groups() == []
+
+
+@pytest.mark.parametrize(
+    "settings", [{"delayed_answers": False}, {"group_heartbeat_wait_max_ms": 0}]
+)
+def test_nobody_waits_if_the_setting_is_off(settings: dict[str, int]) -> None:
+    rig = Rig(**settings)  # type: ignore[arg-type]
+    one, _ = rig.stable()
+    assert rig.waited(rig.wait(one, 1)) is ErrorCode.NONE
+
+
+def test_limit_of_the_wait_is_a_setting() -> None:
+    rig = Rig(group_heartbeat_wait_max_ms=1_000)
+    one, _ = rig.stable()
+    waiting = rig.wait(one, 1)
+    rig.run(1_000)
+    assert rig.waited(waiting) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("software", "version", "expected"),
+    [
+        ("librdkafka", 3, True),
+        ("apache-kafka-java", 4, True),
+        ("sarama", 4, False),
+        ("", 4, True),  # franz-go, on a second connection
+        ("", 3, False),  # kafkajs
+        ("", 0, False),
+    ],
+)
+def test_who_may_wait(software: str, version: int, expected: bool) -> None:
+    assert may_wait(Asker("c", "/10.0.0.1", 1, software), version) is expected
+
+
+# -- the second round of a cooperative rebalance -----------------------------------------------------
+
+
+def cooperative(rig: Rig) -> tuple[str, str, int]:
+    """One member has orders/0 and /1 when another one joins; both have joined generation 2.
+
+    Returns their ids, and the handle of the newcomer's SyncGroup.
+    """
+    first = rig.join(version=3, protocols={"cooperative-sticky": subscription()})
+    rig.run(0)
+    one = rig.joined(first).member_id
+    rig.sync(one, 1, {one: assignment([0, 1])})
+    newcomer = rig.join(version=3, client="new", protocols={"cooperative-sticky": subscription()})
+    rig.join(one, protocols={"cooperative-sticky": subscription(owned=[0, 1])})
+    two = rig.joined(newcomer).member_id
+    parked = rig.sync(two, 2)
+    return one, two, parked
+
+
+def test_member_that_got_nothing_waits_for_the_round_that_follows() -> None:
+    rig = Rig()
+    one, two, parked = cooperative(rig)
+    assert rig.sync_error(rig.sync(one, 2, {one: assignment([0])})) is ErrorCode.NONE
+    assert rig.state().state == "Stable"
+    assert rig.waited(parked) is None
+    rig.join(one, protocols={"cooperative-sticky": subscription(owned=[0])})
+    assert rig.waited(parked) is ErrorCode.REBALANCE_IN_PROGRESS
+    rig.join(two, protocols={"cooperative-sticky": subscription()})
+    assert rig.state().generation == 3
+
+
+def test_its_wait_is_limited() -> None:
+    rig = Rig()
+    one, _, parked = cooperative(rig)
+    rig.sync(one, 2, {one: assignment([0])})
+    rig.run(WAIT_MS)
+    assert rig.waited(parked) is ErrorCode.NONE
+    assert rig.synced(parked).assignment == b""
+
+
+def test_member_that_got_nothing_for_good_is_answered_at_once() -> None:
+    rig = Rig()
+    one, _, parked = cooperative(rig)
+    rig.sync(one, 2, {one: assignment([0, 1])})
+    assert rig.waited(parked) is ErrorCode.NONE
+
+
+# -- laws --------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 60_000), st.integers(0, 1_800_000))
+def test_wait_is_less_than_a_third_of_the_session(most: int, session: int) -> None:
+    found = wait_ms(most, session)
+    assert 0 <= found <= most
+    assert found == 0 or found * 3 < session
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("wrcd"), st.integers(0, 3), st.integers(1, 4_000)), max_size=40
+    )
+)
+def test_client_that_answers_never_loses_its_session(steps: list[tuple[str, int, int]]) -> None:
+    """A live member sends its next heartbeat within an interval of 3 s after the last answer."""
+    rig = Rig()
+    members = rig.stable(4)
+    handles: dict[str, int] = {}
+    sent: dict[str, int] = dict.fromkeys(members, rig.now)
+    for what, number, ms in steps:
+        rig.run(ms % 500)
+        for member in members:
+            if member in handles and rig.waited(handles[member]) is None:
+                continue
+            if member not in handles or rig.now - sent[member] >= 3_000:
+                handles[member] = rig.wait(member, 1)
+                sent[member] = rig.now
+        member = members[number]
+        if what == "r":
+            rig.release(rig.link_of(member))
+        elif what == "c":
+            rig.release(rig.link_of(member))
+            assert rig.commit(member_id=member, generation=1) is ErrorCode.NONE
+    group = rig.groups.get(GROUP)
+    assert isinstance(group, ClassicGroup)
+    assert set(group.members) == set(members)
+    for member in members:
+        assert (ends := group.session_ends(group.members[member])) is not None
+        waiting = handles.get(member)
+        if waiting is not None and rig.waited(waiting) is None:
+            rig.run(WAIT_MS)
+            assert rig.waited(waiting) is ErrorCode.NONE
+            assert rig.now < ends
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 1_000)), max_size=30)
+)
+def test_waiting_keeps_one_request_of_a_link_and_of_a_member(
+    steps: list[tuple[int, int, int]],
+) -> None:
+    waiting = Waiting()
+    alive: dict[int, Waiter] = {}
+    now = START
+    for link, member, ms in steps:
+        for waiter in waiting.due(now):
+            assert waiter.due_at // SLOT_MS * SLOT_MS <= now
+            del alive[waiter.link]
+        before = waiting.of_link(link)
+        for old in (before, waiting.of_member("g", str(member))):
+            if old is not None and old.link in alive:
+                waiting.remove(old)
+                del alive[old.link]
+        alive[link] = Waiter("g", str(member), object(), link, HeartbeatResponse(), now + ms)
+        waiting.add(alive[link])
+        waiting.check()
+        assert len(waiting) == len(alive)
+        assert waiting.of_group("g") == sorted(alive.values(), key=lambda one: one.member_id)
+        now += 100
