@@ -185,7 +185,8 @@ class KafkaConfig:
     group_initial_rebalance_delay_ms: Int32 = 0
     """Time that the first rebalance of an empty group waits for further members.
 
-    3000 in the code of Apache Kafka, 0 in the settings it ships with.
+    With `delayed_answers` it ends as soon as none has come for 200 ms. 3000 in the code of Apache
+    Kafka, 0 in the settings it ships with.
     """
     group_heartbeat_wait_max_ms: Int32 = 5_000
     """Longest time that an answer to a heartbeat waits for a rebalance, if `delayed_answers` is on.

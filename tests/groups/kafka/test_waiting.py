@@ -201,6 +201,40 @@ def test_member_that_got_nothing_for_good_is_answered_at_once() -> None:
     assert rig.waited(parked) is ErrorCode.NONE
 
 
+# -- the first generation ----------------------------------------------------------------------------
+
+
+def test_first_generation_begins_when_nobody_has_come_for_a_moment() -> None:
+    rig = Rig(group_initial_rebalance_delay_ms=3_000)
+    handles = []
+    for _ in range(5):
+        handles.append(rig.join(version=3))
+        rig.run(150)
+    rig.run(400)
+    assert {rig.joined(handle).generation_id for handle in handles} == {1}
+
+
+def test_it_never_waits_longer_than_the_configured_delay() -> None:
+    rig = Rig(group_initial_rebalance_delay_ms=3_000)
+    first = rig.join(version=3)
+    started = rig.now
+    while first not in rig.replies:
+        rig.run(100)
+        rig.join(version=3)
+    assert rig.now - started == 3_000
+
+
+def test_it_waits_for_those_that_have_asked_for_an_id() -> None:
+    """A client that comes asks twice (KIP-394), and the second request may be a while on its way."""
+    rig = Rig(group_initial_rebalance_delay_ms=3_000)
+    first = rig.join(version=3)
+    asked = rig.joined(rig.join(version=9)).member_id
+    rig.run(900)
+    second = rig.join(asked)
+    rig.run(400)
+    assert rig.joined(first).generation_id == rig.joined(second).generation_id == 1
+
+
 # -- laws --------------------------------------------------------------------------------------------
 
 

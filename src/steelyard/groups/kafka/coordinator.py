@@ -76,7 +76,7 @@ class Coordinator:
         self._saved = SavedGroups(saved)
         self._room = Room()
         self.offsets = Offsets(offsets)
-        late = LateAnswers(config.group_heartbeat_wait_max_ms if delayed_answers else 0)
+        late = LateAnswers(config.group_heartbeat_wait_max_ms, enabled=delayed_answers)
         self._late = late
         rebalances = Rebalances(config, self._timers, groups, late)
         self._rebalances = rebalances

@@ -10,7 +10,7 @@ import msgspec
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
-from steelyard.groups.kafka.effects import Cause, Effects
+from steelyard.groups.kafka.effects import Cause, Effects, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
@@ -99,7 +99,7 @@ class Rig:
         self.store = Store(self.disk, StoreConfig())
         self.store.open(self.now)
         table = self.store.table("kafka_consumer_groups")
-        rng = random.Random(848)
+        rng = self.rng = random.Random(848)
         self.consumers = ConsumerGroups(self.config, self.world, self.groups, table, rng)
         self.consumers.load(self.now)
 
@@ -126,8 +126,31 @@ class Rig:
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1
     ) -> ConsumerGroupHeartbeatResponse:
         response = self.consumers.heartbeat(request, version, ASKER, self.now, self.effects)
+        assert response is not None
+        self.consumers.wake(self.now, self.effects)
         self.consumers.check()
         return response
+
+    def wait(self, member: str, epoch: int, *, link: int, software: str = "") -> object:
+        """Send a heartbeat without news, which may wait; its handle."""
+        request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch)
+        handle = object()
+        asker = Asker("app", "/10.0.0.1", link, software)
+        response = self.consumers.heartbeat(request, 1, asker, self.now, self.effects, handle)
+        if response is not None:
+            self.effects.append(Replied(handle, response))
+        self.consumers.wake(self.now, self.effects)
+        self.consumers.check()
+        return handle
+
+    def waited(self, handle: object) -> ConsumerGroupHeartbeatResponse | None:
+        """The answer to a heartbeat; None while it waits."""
+        found = [e.message for e in self.effects if isinstance(e, Replied) and e.handle is handle]
+        assert len(found) <= 1
+        if not found:
+            return None
+        assert isinstance(found[0], ConsumerGroupHeartbeatResponse)
+        return found[0]
 
     def join(
         self, member: str, topics: Sequence[str] | None = ("t",), version: int = 1, **fields: object
@@ -152,6 +175,7 @@ class Rig:
         while (at := self.consumers.next_at) is not None and at <= end:
             self.now = max(self.now, at)
             self.consumers.due(self.now, self.effects)
+            self.consumers.wake(self.now, self.effects)
             self.consumers.check()
             assert self.consumers.next_at is None or self.consumers.next_at > self.now
         self.now = end

@@ -53,7 +53,7 @@ def test_first_member_gets_everything_at_once() -> None:
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == (
         "m1",
         1,
-        5_000,
+        100,
     )
     assert assigned(response) == of("t", 0, 1, 2, 3)
     assert rig.group.state == "Stable"

@@ -10,6 +10,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.nodes.seam import Closed
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -62,8 +63,13 @@ def join(rig: KafkaRig, member: str = "m1") -> ConsumerGroupHeartbeatResponse:
 
 
 def beat(rig: KafkaRig, epoch: int, member: str = "m1") -> ConsumerGroupHeartbeatResponse:
-    request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch)
-    return rig.ask(request, 1, ConsumerGroupHeartbeatResponse)
+    """Send a heartbeat, and wait for its answer."""
+    correlation = rig.post(ConsumerGroupHeartbeatRequest(GROUP, member, epoch), 1)
+    if correlation not in rig.answers:
+        rig.advance(5_000)
+    answer = rig.answer_to(correlation, ConsumerGroupHeartbeatResponse)
+    assert answer is not None
+    return answer
 
 
 def describe(rig: KafkaRig, *groups: str, operations: bool = False) -> list[DescribedGroup]:
@@ -291,3 +297,52 @@ def test_a_group_with_members_is_not_deleted(rig: KafkaRig) -> None:
     assert delete() == 0
     rig.restart()
     assert describe(rig, GROUP)[0].error_message == "Group g not found."
+
+
+# -- heartbeats that wait ----------------------------------------------------------------------------
+
+
+def waiting(rig: KafkaRig, link: int) -> int:
+    """A heartbeat of m1, which has all partitions of the topic; its correlation id."""
+    rig.create_topic(partitions=2)
+    join(rig)
+    correlation = rig.post(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1), 1, link=link)
+    assert rig.answer_to(correlation, ConsumerGroupHeartbeatResponse) is None
+    return correlation
+
+
+def test_newcomer_answers_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.connect())
+    join(rig, "m2")
+    answer = rig.answer_to(correlation, ConsumerGroupHeartbeatResponse)
+    assert answer is not None
+    assert answer.assignment is not None
+    assert [list(one.partitions) for one in answer.assignment.topic_partitions] == [[0]]
+
+
+def test_partitions_that_are_added_answer_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.connect())
+    more = CreatePartitionsRequest([CreatePartitionsTopic(TOPIC, 3, None)], 1_000)
+    rig.ask(more, 3, CreatePartitionsResponse)
+    rig.advance(1)
+    answer = rig.answer_to(correlation, ConsumerGroupHeartbeatResponse)
+    assert answer is not None
+    assert answer.assignment is not None
+    assert [list(one.partitions) for one in answer.assignment.topic_partitions] == [[0, 1, 2]]
+
+
+def test_another_request_of_the_link_releases_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.link)
+    describe(rig, GROUP)
+    answer = rig.answer_to(correlation, ConsumerGroupHeartbeatResponse)
+    assert answer is not None
+    assert (answer.error_code, answer.heartbeat_interval_ms) == (0, 100)
+
+
+def test_link_that_closes_takes_its_heartbeat_with_it(rig: KafkaRig) -> None:
+    link = rig.connect()
+    correlation = waiting(rig, link)
+    rig.event(Closed(link, "gone"))
+    rig.node.check()
+    rig.advance(5_000)
+    assert rig.answer_to(correlation, ConsumerGroupHeartbeatResponse) is None

@@ -5,7 +5,8 @@
 - **Join phase**: over when all members have joined, at the latest after the longest of their
   rebalance timeouts. Members that have not joined by then are removed (static members stay). The
   first generation of an empty group waits for group.initial.rebalance.delay.ms instead, and is
-  delayed further while more members come.
+  delayed further while more members come; with delayed answers it begins earlier, once no more
+  members come.
 - **Sync phase**: over when the leader's SyncGroup has arrived (`syncing`). Members that do not send
   their own are removed after the same rebalance timeout.
 - **Sessions** run while a member does not wait for a response. A new member has 5 minutes to get
@@ -52,6 +53,9 @@ Source: CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS.
 WAITING_TOLD_MS = 10_000
 """Interval at which a slow rebalance logs the members for which it waits."""
 
+QUIET_MS = 200
+"""Time without new members after which the first generation begins, if answers are delayed."""
+
 JOIN_AGAIN_MS_MIN = 1_000
 """Least extension of a join phase in which nobody has joined."""
 
@@ -95,9 +99,8 @@ class Rebalances:
         self._late.begun(group, effects)
         group.move(Move.REBALANCED, now)
         if from_empty:
-            delay = self._config.group_initial_rebalance_delay_ms
-            group.initial = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
-            self._timers.set(group.key(JOIN), now + delay)
+            group.initial = self._initial_delay(group)
+            self._timers.set(group.key(JOIN), now + group.initial.delay_ms)
         elif group.everyone_joined:
             self._complete_join(group, now, effects)
         else:
@@ -118,12 +121,29 @@ class Rebalances:
         if group.state is not ClassicGroupState.PREPARING:
             return
         initial = group.initial
-        if initial is None or not (initial.member_came and initial.remaining_ms):
+        awaited = initial is not None and (
+            initial.member_came or (self._late.enabled and bool(group.pending))
+        )
+        if initial is None or not (awaited and initial.remaining_ms):
             self._complete_join(group, now, effects)
             return
-        delay = min(self._config.group_initial_rebalance_delay_ms, initial.remaining_ms)
-        group.initial = InitialDelay(delay, max(initial.remaining_ms - initial.delay_ms, 0))
+        delay = min(initial.step_ms, initial.remaining_ms)
+        left = max(initial.remaining_ms - (delay if self._late.enabled else initial.delay_ms), 0)
+        group.initial = InitialDelay(delay, left, initial.step_ms)
         self._timers.set(group.key(JOIN), now + delay)
+
+    def _initial_delay(self, group: ClassicGroup) -> InitialDelay:
+        """Return how long the first generation waits for members.
+
+        With Kafka's answers, for the configured delay, again and again while members come, up to
+        their rebalance timeout. With delayed answers later members rejoin at once, and cost little:
+        it waits until nobody has come for a moment, and never longer than the configured delay.
+        """
+        delay = self._config.group_initial_rebalance_delay_ms
+        if not self._late.enabled:
+            return InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0), delay)
+        quiet = min(QUIET_MS, delay)
+        return InitialDelay(quiet, delay - quiet, quiet)
 
     def _complete_join(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         group.initial = None

@@ -80,8 +80,12 @@ GROUPS: Machine[ClassicGroupState, Move] = Machine(
 
 
 class InitialDelay(msgspec.Struct):
-    """The delay of a group's first generation, extended by new members up to `remaining_ms`."""
+    """The delay of a group's first generation, extended by new members up to `remaining_ms`.
+
+    `step_ms`: the longest extension at a time.
+    """
 
     delay_ms: int
     remaining_ms: int
+    step_ms: int
     member_came: bool = False

@@ -28,10 +28,11 @@ from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupRes
 
 
 class LateAnswers:
-    """The answers that wait. `wait_max_ms`: most time of a wait; 0: nobody waits."""
+    """The answers that wait, for at most `wait_max_ms`. `enabled`: otherwise nobody waits."""
 
-    def __init__(self, wait_max_ms: int) -> None:
-        self._wait_max_ms = wait_max_ms
+    def __init__(self, wait_max_ms: int, *, enabled: bool) -> None:
+        self.enabled = enabled
+        self._wait_max_ms = wait_max_ms if enabled else 0
         self._waiting = Waiting()
 
     # -- waiting ---------------------------------------------------------------------------------

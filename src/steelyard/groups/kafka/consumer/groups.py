@@ -2,7 +2,9 @@
 
 A heartbeat first adds or changes its member; a cause for a rebalance increases the group's epoch.
 Then the target assignment is computed if it is outdated. Finally the member moves towards its part
-of it. Nothing is ever sent to a member unasked: each learns of changes with its next heartbeat.
+of it. Nothing is ever sent to a member unasked: each learns of changes with the answer to a
+heartbeat. One without news waits for them (`waiting`); after each event, `wake` answers those for
+whose members there are some.
 
 A member is removed when it leaves, when it is silent for the session timeout, or when it does not
 release partitions within its rebalance timeout.
@@ -34,10 +36,12 @@ from steelyard.groups.kafka.consumer.member import (
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
-from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
+from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
+from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.waiting import Waiter
 from steelyard.store.tables import Table
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
@@ -49,6 +53,9 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 
 TOPICS = "topics"
 """A `Cause.trigger`: subscribed topics were created, deleted or extended."""
+
+TARGET = "target"
+"""Purpose of a group's timer: its next target may be computed, for the members that wait."""
 
 ASSIGNOR = "assignor"
 """A `Cause.trigger`: most members prefer another assignor."""
@@ -64,8 +71,13 @@ class ConsumerGroups:
         groups: CoordinatedGroups,
         table: Table,
         rng: Random,
+        *,
+        delayed_answers: bool = True,
     ) -> None:
         self._config = config
+        self._late = LateHeartbeats(config, enabled=delayed_answers)
+        self._stirred: set[str] = set()
+        """Groups that have changed since the last `wake`."""
         self._topics = topics
         self._groups = groups
         self._records = Records(table)
@@ -91,8 +103,11 @@ class ConsumerGroups:
         asker: Asker,
         now: int,
         effects: Effects,
-    ) -> ConsumerGroupHeartbeatResponse:
-        """Handle a ConsumerGroupHeartbeat.
+        handle: Handle | None = None,
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """Handle a ConsumerGroupHeartbeat; return None if its answer waits.
+
+        `handle`: what the answer is given to then; without one it does not wait.
 
         Raises StorageError if a change could not be stored; it is effective, and stored with the
         next one.
@@ -100,10 +115,11 @@ class ConsumerGroups:
         refusal = refuse_invalid(request, version)
         if refusal is not None:
             return refusal.response()
+        answer: ConsumerGroupHeartbeatResponse | HeartbeatRefusal | None
         if request.member_epoch in (LEAVE, LEFT_FOR_NOW):
             answer = self._leave(request, now, effects)
         else:
-            answer = self._beat(request, asker, now, effects)
+            answer = self._beat(request, asker, handle, now, effects)
         return answer.response() if isinstance(answer, HeartbeatRefusal) else answer
 
     def describe(self, group_id: str) -> DescribedGroup:
@@ -120,12 +136,15 @@ class ConsumerGroups:
 
     @property
     def next_at(self) -> int | None:
-        return self._timers.next_at
+        times = [at for at in (self._timers.next_at, self._late.next_at) if at is not None]
+        return min(times, default=None)
 
     def due(self, now: int, effects: Effects) -> None:
-        """Remove the members whose time is over."""
+        """Remove the members whose time is over, and end the waits that are. Call `wake` next."""
+        self._late.due(now, effects)
         for group_id, what, member_id in self._timers.due(now):
             group = self._groups.get(group_id)
+            self._stirred.add(group_id)
             if not isinstance(group, ConsumerGroup) or group.member(member_id) is None:
                 continue
             if what == SESSION:
@@ -140,6 +159,70 @@ class ConsumerGroups:
                 effects.append(
                     LogLine("ERROR", f"group {group_id}: {member_id} was removed: {error}")
                 )
+
+    # -- heartbeats that wait --------------------------------------------------------------------
+
+    def look_at_topics(self, now: int, effects: Effects) -> None:
+        """Look at the topics of the groups with members that wait. Call `wake` next.
+
+        Raises StorageError.
+        """
+        for group_id in self._late.groups():
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup):
+                self._look_at_topics(group, now, effects)
+
+    def wake(self, now: int, effects: Effects) -> None:
+        """Answer the members that wait in groups that have changed, if there is news for them."""
+        stirred, self._stirred = self._stirred, set()
+        for group_id in sorted(stirred):
+            if self._late.of_group(group_id):
+                self._wake(group_id, now, effects)
+
+    def _wake(self, group_id: str, now: int, effects: Effects) -> None:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            self._late.refused(group_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+            return
+        if group.assignment_epoch < group.epoch:
+            if self._may_retarget(group, now):
+                group.retarget(now)
+            else:
+                interval_ms = self._config.group_consumer_assignment_interval_ms
+                self._timers.set((group_id, TARGET, ""), group.assigned_at + interval_ms)
+        answers: list[tuple[Waiter, ConsumerGroupHeartbeatResponse]] = []
+        for waiter in self._late.of_group(group_id):
+            member = group.member(waiter.member_id)
+            if member is None or member.epoch == LEFT_FOR_NOW:
+                gone = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+                self._late.answer(waiter, gone, effects)
+                continue
+            after = self._reconciled(group, member, None, resubscribed=False)
+            if _holdings(after) == _holdings(member):
+                continue  # a higher epoch alone can wait for the next heartbeat
+            self._put(group, member, after, now)
+            answers.append((waiter, self._response(group, after, changed=True, tells=True)))
+        try:
+            self._settled(group, effects)
+        except StorageError as error:
+            text = f"group {group_id}: not stored: {error}"
+            effects.append(LogLine("WARNING", text))
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answers = [(one, ConsumerGroupHeartbeatResponse(error_code=code)) for one, _ in answers]
+        for waiter, answer in answers:
+            self._late.answer(waiter, answer, effects)
+
+    def released(self, link: int, effects: Effects) -> None:
+        """Answer what waits on a link, because something else came on it, or it is closed."""
+        self._late.released(link, effects)
+
+    def waiting_groups(self) -> list[str]:
+        """Return the groups with members that wait for an answer to a heartbeat."""
+        return self._late.groups()
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer the members of a group that wait: it has another coordinator now."""
+        self._late.refused(group_id, error, effects)
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -194,18 +277,15 @@ class ConsumerGroups:
         self,
         request: ConsumerGroupHeartbeatRequest,
         asker: Asker,
+        handle: Handle | None,
         now: int,
         effects: Effects,
-    ) -> ConsumerGroupHeartbeatResponse | HeartbeatRefusal:
+    ) -> ConsumerGroupHeartbeatResponse | HeartbeatRefusal | None:
         joins = request.member_epoch == 0
         group = self._get_or_new(request.group_id) if joins else self._get(request.group_id)
         if isinstance(group, HeartbeatRefusal):
             return group
-        topics_changed = group.look_at_topics()
-        if topics_changed is not None:
-            group.bump(Cause(TOPICS, topics_changed), now, effects)
-            self._groups.touched(group.group_id)
-            group.save()  # whatever becomes of this heartbeat
+        self._look_at_topics(group, now, effects)
         owned = owned_partitions(group, request)
         member_id = request.member_id or f"{self._rng.randrange(1 << 128):032x}"
         members_max = self._config.group_consumer_max_size
@@ -239,10 +319,44 @@ class ConsumerGroups:
             and owned is not None
         )
         tells = joins or is_full or member.assigned.keys() != admitted.member.assigned.keys()
+        changed = joins or resubscribed or _has_moved(admitted.member, member)
+        if changed:
+            self._stirred.add(group.group_id)
+        elif (
+            handle is not None
+            and not (tells or owned is not None)  # without news for its member, or from it
+            and self._late.wait(group.group_id, member, asker, handle, now, effects)
+        ):
+            return None
+        return self._response(
+            group, member, changed=changed, tells=tells, reported=owned is not None
+        )
+
+    def _look_at_topics(self, group: ConsumerGroup, now: int, effects: Effects) -> None:
+        topics_changed = group.look_at_topics()
+        if topics_changed is not None:
+            group.bump(Cause(TOPICS, topics_changed), now, effects)
+            self._groups.touched(group.group_id)
+            self._stirred.add(group.group_id)
+            group.save()  # whatever becomes of the heartbeat
+
+    def _response(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        *,
+        changed: bool,
+        tells: bool,
+        reported: bool = False,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Return the answer to a heartbeat. `tells`: with the partitions that it may read."""
+        interval_ms = self._late.interval_ms(
+            group.group_id, member, changed=changed, reported=reported
+        )
         return ConsumerGroupHeartbeatResponse(
-            member_id=member_id,
+            member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._config.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=interval_ms,
             assignment=assignment_of(group, member) if tells else None,
         )
 
@@ -260,6 +374,7 @@ class ConsumerGroups:
         old = admitted.replaces
         if old is not None:
             group.replace(old, admitted.member)
+            self._forget(group, old.member_id, ErrorCode.FENCED_INSTANCE_ID, effects)
             self._groups.touched(group.group_id)
             effects.append(Left(group.group_id, old.member_id, "replaced", group.member_ids()))
         group.put(wanted)
@@ -294,23 +409,43 @@ class ConsumerGroups:
         *,
         resubscribed: bool,
     ) -> ConsumerGroupMember:
+        after = self._reconciled(group, member, owned, resubscribed=resubscribed)
+        if after != member:
+            self._put(group, member, after, now)
+        return after
+
+    def _reconciled(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerGroupMember,
+        owned: Partitions | None,
+        *,
+        resubscribed: bool,
+    ) -> ConsumerGroupMember:
+        """Return the member as it is after a heartbeat."""
         if member.is_reconciled(group.assignment_epoch) and not resubscribed:
             return member
         topics = group.subscriptions.topics_of(member)
         target = TargetAssignment(group.assignment_epoch, group.target(member.member_id), topics)
-        after = reconcile(
+        return reconcile(
             member,
             target,
             owned,
             lambda partition: group.owner_of(partition) is None,
             resubscribed=resubscribed,
         )
-        if after != member:
-            group.put(after)
-            self._time_revocation(group, after, now)
-            if _holdings(after) != _holdings(member):
-                self._groups.touched(group.group_id)
-        return after
+
+    def _put(
+        self,
+        group: ConsumerGroup,
+        before: ConsumerGroupMember,
+        after: ConsumerGroupMember,
+        now: int,
+    ) -> None:
+        group.put(after)
+        self._time_revocation(group, after, now)
+        if _holdings(after) != _holdings(before):
+            self._groups.touched(group.group_id)
 
     def _hear(self, group: ConsumerGroup, member_id: str, now: int) -> None:
         timeout_ms = self._config.group_consumer_session_timeout_ms
@@ -346,10 +481,12 @@ class ConsumerGroups:
                 member, epoch=LEFT_FOR_NOW, revoking={}, assigned=dict.fromkeys(member.assigned, 0)
             )
             group.put(away)
+            self._forget(group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
             self._time_revocation(group, away, now)
             self._groups.touched(group.group_id)
         else:
             self._put_out(group, member.member_id, causes.LEFT, "left", now, effects)
+        self._stirred.add(group.group_id)
         self._settled(group, effects)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
@@ -366,6 +503,7 @@ class ConsumerGroups:
         heard_at: int | None = None,
     ) -> None:
         member = group.remove(member_id)
+        self._forget(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
         self._groups.touched(group.group_id)
         group.look_at_topics(anew=True)
         effects.append(Left(group.group_id, member_id, trigger, group.member_ids(), heard_at))
@@ -375,9 +513,18 @@ class ConsumerGroups:
         group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
         group.settle(effects)
 
+    def _forget(
+        self, group: ConsumerGroup, member_id: str, error: ErrorCode, effects: Effects
+    ) -> None:
+        """Answer a member that is away or replaced, and forget what it was told."""
+        self._late.gone(group.group_id, member_id, error, effects)
+        self._late.forget(group.group_id, member_id)
+
     def check(self) -> None:
         """Assert the invariants of all groups."""
         self._timers.check()
+        consumers = [group for group in self._groups if isinstance(group, ConsumerGroup)]
+        self._late.check(consumers, self._timers)
         for group in self._groups:
             if isinstance(group, ConsumerGroup):
                 group.check()
@@ -407,6 +554,11 @@ def _updated(
 
 def _resubscribed(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
     return (before.topics, before.regex) != (after.topics, after.regex)
+
+
+def _has_moved(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
+    same = (before.state, before.epoch) == (after.state, after.epoch)
+    return not same or _holdings(before) != _holdings(after)
 
 
 def _holdings(member: ConsumerGroupMember) -> tuple[Holdings, Holdings]:

@@ -104,10 +104,17 @@ class KafkaService:
             self.coordinator, cluster, durability, self.group_requests
         )
         table = store.table("kafka_consumer_groups")
-        self.consumer_groups = ConsumerGroups(config, cluster, groups, table, parts.rng)
+        self.consumer_groups = ConsumerGroups(
+            config,
+            cluster,
+            groups,
+            table,
+            parts.rng,
+            delayed_answers=parts.config.delayed_answers,
+        )
         self.consumer_groups.load(now)
         self.notes.resume(now)
-        consumer_group_calls = ConsumerGroupCalls(
+        self.consumer_group_calls = ConsumerGroupCalls(
             self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults
         )
         reports = Reports(cluster, groups, self.coordinator)
@@ -137,7 +144,7 @@ class KafkaService:
             *self.topology.serving,
             self.group_requests,
             self.group_offsets,
-            consumer_group_calls,
+            self.consumer_group_calls,
             self.fetches,
             TransactionRequests(
                 transactions,
@@ -165,7 +172,7 @@ class KafkaService:
             self.topology,
             self.announcing,
             self.group_requests,
-            consumer_group_calls,
+            self.consumer_group_calls,
             self.producers,
             self.fetches,
             self.markings,
@@ -217,6 +224,7 @@ class KafkaService:
     def _release(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Answer what waits on a link, on which another request came, or which is closed."""
         self.group_requests.release(link, now, effects)
+        self.consumer_group_calls.release(link, now, effects)
 
     def _broker_started(self, name: str) -> None:
         self.announcing.started(name)
@@ -267,6 +275,7 @@ class KafkaService:
         self.markings.follow_up(now, effects)
         self.readers.follow()
         self.group_requests.follow(now, effects)
+        self.consumer_group_calls.follow(now)
         self.handover.follow(now)
         self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)

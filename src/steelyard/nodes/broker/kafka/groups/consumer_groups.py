@@ -19,7 +19,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
-from steelyard.nodes.seam import Effect
+from steelyard.nodes.seam import Effect, Link
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -57,6 +57,8 @@ class ConsumerGroupCalls:
         self._durability = durability
         self._report = report
         self._faults = faults
+        self._cluster_version = -1
+        self._look_at: int | None = None
 
     @serves(ConsumerGroupHeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
@@ -65,15 +67,46 @@ class ConsumerGroupCalls:
         if refused is not None:
             return ConsumerGroupHeartbeatResponse(error_code=refused)
         happened: done.Effects = []
+        response: ConsumerGroupHeartbeatResponse | None
         try:
-            response = self._groups.heartbeat(request, call.version, call.asker, now, happened)
+            response = self._groups.heartbeat(
+                request, call.version, call.asker, now, happened, call
+            )
         except StorageError as error:
             text = f"group {request.group_id} cannot be stored: {error}"
             self._faults.tell(text, now, effects)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             response = ConsumerGroupHeartbeatResponse(error_code=code)
+        self._groups.wake(now, happened)
         self._report(happened, now, effects)
+        if response is None:
+            return None
         return self._durability.acknowledge_call(call, response, effects)
+
+    def release(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """Answer what waits on a link, because something else came on it, or it is closed."""
+        happened: done.Effects = []
+        self._groups.released(link, happened)
+        self._report(happened, now, effects)
+
+    def follow(self, now: int) -> None:
+        """Note after each event whether topics or coordinators have changed, for those who wait."""
+        if self._cluster.version != self._cluster_version:
+            self._cluster_version = self._cluster.version
+            if self._groups.waiting_groups():
+                self._look_at = now
+
+    def _look(self, now: int, happened: done.Effects, effects: list[Effect]) -> None:
+        """Answer those that wait in groups of other brokers, or whose topics have changed."""
+        self._look_at = None
+        for group_id in self._groups.waiting_groups():
+            refused = self._refuse(group_id)
+            if refused is not None:
+                self._groups.refused(group_id, refused, happened)
+        try:
+            self._groups.look_at_topics(now, happened)
+        except StorageError as error:
+            self._faults.tell(f"groups cannot be stored: {error}", now, effects)
 
     @serves(ConsumerGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
@@ -107,11 +140,15 @@ class ConsumerGroupCalls:
 
     @property
     def next_at(self) -> int | None:
-        return self._groups.next_at
+        times = [at for at in (self._groups.next_at, self._look_at) if at is not None]
+        return min(times, default=None)
 
     def due(self, now: int, effects: list[Effect]) -> None:
         happened: done.Effects = []
+        if self._look_at is not None:
+            self._look(now, happened, effects)
         self._groups.due(now, happened)
+        self._groups.wake(now, happened)
         self._report(happened, now, effects)
 
     def check(self) -> None:

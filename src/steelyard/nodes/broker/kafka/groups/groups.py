@@ -24,6 +24,7 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect, Link
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -69,7 +70,13 @@ class GroupRequests:
                 self._notes.happened(event, now)
 
     def _answer(self, call: OpenRequest, message: ApiMessage, effects: list[Effect]) -> None:
-        assert isinstance(message, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse)
+        assert isinstance(
+            message,
+            JoinGroupResponse
+            | SyncGroupResponse
+            | HeartbeatResponse
+            | ConsumerGroupHeartbeatResponse,
+        )
         if isinstance(message, HeartbeatResponse) or message.error_code != ErrorCode.NONE:
             call.answer(message, effects)
         else:

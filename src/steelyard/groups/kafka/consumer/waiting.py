@@ -1,0 +1,197 @@
+"""Heartbeats of KIP-848 groups that wait for news, and the interval that each answer tells.
+
+- A heartbeat without news for its member waits. It is answered as soon as its member has to give up
+  partitions or gets some (`groups.ConsumerGroups.wake`). A higher epoch of the group is no news.
+- A member that has yet to give up partitions is answered at once, and so is one that reports what
+  it owns: clients send their next heartbeat only after the answer, and librdkafka goes on only
+  after the answer to its report (WAIT_ACK).
+- An answer tells a short interval while something is under way for its member: it has just changed,
+  has to give up partitions, or has yet to get some. Otherwise it tells the usual one. An answer
+  that another request has released tells a short one as well: otherwise the member would hear of
+  nothing for a whole interval (Java counts a new interval from the answer).
+- librdkafka uses the interval that it was told last as the time-out of its next heartbeat, but at
+  least a second: a wait stays below 85 % of that.
+
+What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.config import KafkaConfig
+from steelyard.groups.kafka.consumer.group import SESSION, ConsumerGroup
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, ConsumerGroupMemberState
+from steelyard.groups.kafka.effects import Effects, Handle, Replied
+from steelyard.groups.kafka.groups import Asker
+from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.waiting import Waiter, Waiting, may_wait, wait_ms
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
+
+SHORT_MS = 100
+"""The interval that a member is told while something is under way for it."""
+
+TIMEOUT_MS_MIN = 1_000
+"""Least time-out of a heartbeat, whatever interval its member was told."""
+
+FLEXIBLE_VERSION = 4
+"""All versions of this request are flexible, as Heartbeat is from this version on."""
+
+
+class Pace(msgspec.Struct):
+    """What a member was told last. `reports`: it has yet to report that it has changed."""
+
+    told_ms: int
+    reports: bool = False
+
+
+class LateHeartbeats:
+    """The heartbeats that wait, and the pace of each member. `enabled`: otherwise nobody waits."""
+
+    def __init__(self, config: KafkaConfig, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._interval_ms = config.group_consumer_heartbeat_interval_ms
+        self._session_ms = config.group_consumer_session_timeout_ms
+        self._wait_max_ms = config.group_heartbeat_wait_max_ms
+        self._waiting = Waiting()
+        self._paces: dict[tuple[str, str], Pace] = {}
+
+    # -- what a member is told -------------------------------------------------------------------
+
+    def interval_ms(
+        self, group_id: str, member: ConsumerGroupMember, *, changed: bool, reported: bool
+    ) -> int:
+        """Return the interval to tell a member.
+
+        `changed`: by this heartbeat; `reported`: it has told what it owns.
+        """
+        if not self._enabled:
+            return self._interval_ms
+        pace = self._paces.setdefault((group_id, member.member_id), Pace(self._interval_ms))
+        is_short = changed or (reported and pace.reports) or not _is_stable(member)
+        pace.reports = changed
+        pace.told_ms = self._short_ms if is_short else self._interval_ms
+        return pace.told_ms
+
+    @property
+    def _short_ms(self) -> int:
+        return min(SHORT_MS, self._interval_ms)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """Forget a member that is none any more."""
+        self._paces.pop((group_id, member_id), None)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def wait(
+        self,
+        group_id: str,
+        member: ConsumerGroupMember,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> bool:
+        """Let a heartbeat without news wait if it may; return whether it does."""
+        self.gone(group_id, member.member_id, ErrorCode.NONE, effects)
+        self.released(asker.link, effects)
+        if (
+            not self._enabled
+            or member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
+            or not may_wait(asker, FLEXIBLE_VERSION)
+        ):
+            return False
+        pace = self._paces.get((group_id, member.member_id))
+        timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
+        time_ms = wait_ms(min(self._wait_max_ms, timeout_ms * 85 // 100), self._session_ms)
+        if not time_ms:
+            return False
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._interval_ms if _is_stable(member) else self._short_ms,
+        )
+        due_at = now + time_ms
+        self._waiting.add(Waiter(group_id, member.member_id, handle, asker.link, answer, due_at))
+        return True
+
+    def of_group(self, group_id: str) -> list[Waiter]:
+        """Return the heartbeats of a group that wait, by member."""
+        return self._waiting.of_group(group_id)
+
+    def groups(self) -> list[str]:
+        """Return the groups with heartbeats that wait."""
+        return self._waiting.groups()
+
+    # -- ends of waits ---------------------------------------------------------------------------
+
+    def answer(
+        self, waiter: Waiter, message: ConsumerGroupHeartbeatResponse, effects: Effects
+    ) -> None:
+        self._waiting.remove(waiter)
+        effects.append(Replied(waiter.handle, message))
+
+    def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer a member that is none any more with this error, or with NONE for another cause."""
+        waiter = self._waiting.of_member(group_id, member_id)
+        if waiter is not None:
+            self._end(waiter, error, effects)
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer all members of a group that has another coordinator now."""
+        for waiter in self._waiting.of_group(group_id):
+            self._end(waiter, error, effects)
+
+    def released(self, link: int, effects: Effects) -> None:
+        """Answer what waits on a link, on which something else came, or which is closed."""
+        waiter = self._waiting.of_link(link)
+        if waiter is not None:
+            self._end(waiter, ErrorCode.NONE, effects)
+
+    def _end(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
+        if error is not ErrorCode.NONE:
+            self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
+            return
+        assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
+        self._tell(waiter, self._short_ms)
+        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=self._short_ms)
+        self.answer(waiter, message, effects)
+
+    def _tell(self, waiter: Waiter, interval_ms: int) -> None:
+        pace = self._paces.get((waiter.group_id, waiter.member_id))
+        if pace is not None:
+            pace.told_ms = interval_ms
+
+    @property
+    def next_at(self) -> int | None:
+        """Return when to call `due`."""
+        return self._waiting.next_at
+
+    def due(self, now: int, effects: Effects) -> None:
+        """Answer those that have waited long enough."""
+        for waiter in self._waiting.due(now):
+            assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
+            self._tell(waiter, waiter.message.heartbeat_interval_ms)
+            effects.append(Replied(waiter.handle, waiter.message))
+
+    def check(self, groups: Iterable[ConsumerGroup], timers: Timers) -> None:
+        """Assert that those who wait have nothing to give up, and that no session ends before."""
+        self._waiting.check()
+        known = {group.group_id: group for group in groups}
+        for group_id in self._waiting.groups():
+            for waiter in self._waiting.of_group(group_id):
+                member = known[group_id].member(waiter.member_id)
+                assert member is not None
+                assert member.state is not ConsumerGroupMemberState.UNREVOKED_PARTITIONS
+                ends = timers.at((group_id, SESSION, waiter.member_id))
+                assert ends is not None
+                assert waiter.due_at < ends
+        for group_id, member_id in self._paces:
+            assert known[group_id].member(member_id) is not None
+
+
+def _is_stable(member: ConsumerGroupMember) -> bool:
+    return member.state is ConsumerGroupMemberState.STABLE

@@ -1,0 +1,239 @@
+"""Heartbeats of KIP-848 groups that wait: each rule, and that a wait never costs a session."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.groups.kafka.consumer.conftest import GROUP, Rig, assigned, of
+
+from steelyard.groups.kafka.consumer.groups import ConsumerGroups
+from steelyard.groups.kafka.waiting import SLOT_MS
+from steelyard.wire.kafka.errors import ErrorCode
+
+LONG_MS, SHORT_MS = 5_000, 100
+LONG_WAIT_MS = LONG_MS * 85 // 100
+SHORT_WAIT_MS = 850
+"""librdkafka's time-out is a second at least."""
+
+
+def alone(rig: Rig, member: str = "m1") -> None:
+    """A member that has got all partitions and reported so."""
+    rig.join(member)
+    assert rig.beat(member, 1, of("t", 0, 1, 2, 3)).heartbeat_interval_ms == SHORT_MS
+
+
+def test_first_wait_ends_before_the_least_time_out_and_later_ones_before_the_interval() -> None:
+    rig = Rig()
+    alone(rig)
+    for wait_ms in (SHORT_WAIT_MS, LONG_WAIT_MS, LONG_WAIT_MS):
+        waiting = rig.wait("m1", 1, link=1)
+        rig.pass_time(wait_ms - SLOT_MS)
+        assert rig.waited(waiting) is None
+        rig.pass_time(SLOT_MS)
+        answer = rig.waited(waiting)
+        assert answer is not None
+        assert (answer.member_id, answer.member_epoch, answer.assignment) == ("m1", 1, None)
+        assert answer.heartbeat_interval_ms == LONG_MS
+
+
+def test_member_that_changes_is_told_a_short_interval_until_it_has_reported() -> None:
+    rig = Rig()
+    assert rig.join("m1").heartbeat_interval_ms == SHORT_MS
+    everything = of("t", 0, 1, 2, 3)
+    assert rig.beat("m1", 1, everything).heartbeat_interval_ms == SHORT_MS
+    # A client that reports in each heartbeat is not asked ten times a second.
+    assert rig.beat("m1", 1, everything).heartbeat_interval_ms == LONG_MS
+
+
+def test_newcomer_answers_the_member_that_must_give_up_partitions() -> None:
+    rig = Rig()
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.join("m2")
+    answer = rig.waited(waiting)
+    assert answer is not None
+    kept = assigned(answer)
+    assert kept is not None
+    assert len(kept) == 2
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (1, SHORT_MS)
+
+
+def test_member_with_partitions_to_give_up_is_never_kept_waiting() -> None:
+    rig = Rig()
+    alone(rig)
+    rig.join("m2")
+    rig.beat("m1", 1)
+    for _ in range(3):
+        answer = rig.waited(rig.wait("m1", 1, link=1))
+        assert answer is not None
+        assert answer.heartbeat_interval_ms == SHORT_MS
+
+
+def test_partitions_that_become_free_answer_the_member_that_waits_for_them() -> None:
+    rig = Rig()
+    alone(rig)
+    rig.join("m2")
+    waiting = rig.wait("m2", 2, link=2)
+    kept = assigned(rig.beat("m1", 1))
+    assert kept is not None
+    assert rig.waited(waiting) is None
+    rig.beat("m1", 1, kept)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert assigned(answer) == of("t", 0, 1, 2, 3) - kept
+
+
+def test_wait_for_partitions_ends_with_a_short_interval() -> None:
+    rig = Rig()
+    alone(rig)
+    rig.join("m2")
+    waiting = rig.wait("m2", 2, link=2)
+    rig.pass_time(SHORT_WAIT_MS)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert answer.heartbeat_interval_ms == SHORT_MS
+
+
+def test_member_that_leaves_or_expires_answers_the_others() -> None:
+    for leaves in (True, False):
+        rig = Rig()
+        alone(rig)
+        rig.join("m2")
+        kept = assigned(rig.beat("m1", 1))
+        rig.beat("m1", 1, kept)
+        rig.beat("m2", 2, of("t", 0, 1, 2, 3) - (kept or set()))
+        if not leaves:
+            rig.pass_time(44_000)
+            rig.beat("m1", 2)
+            rig.pass_time(500)
+        waiting = rig.wait("m1", 2, link=1)
+        if leaves:
+            rig.beat("m2", -1)
+        else:
+            rig.pass_time(500)
+        answer = rig.waited(waiting)
+        assert answer is not None
+        assert assigned(answer) == of("t", 0, 1, 2, 3)
+        assert answer.member_epoch == 3
+
+
+def test_higher_epoch_alone_is_no_news() -> None:
+    rig = Rig()
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.join("m2", topics=("other",))
+    assert rig.group.epoch == 2
+    assert rig.waited(waiting) is None
+    rig.pass_time(SHORT_WAIT_MS)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert answer.member_epoch == 1
+    assert rig.beat("m1", 1).member_epoch == 2
+
+
+def test_topics_that_grow_are_news() -> None:
+    rig = Rig()
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.world.set("t", 6)
+    rig.consumers.look_at_topics(rig.now, rig.effects)
+    rig.consumers.wake(rig.now, rig.effects)
+    rig.consumers.check()
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert assigned(answer) == of("t", 0, 1, 2, 3, 4, 5)
+
+
+def test_target_that_may_not_be_computed_yet_is_computed_later() -> None:
+    rig = Rig(group_consumer_assignment_interval_ms=300)
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.join("m2")
+    assert rig.waited(waiting) is None
+    rig.pass_time(300)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert len(assigned(answer) or ()) == 2
+
+
+def test_answer_that_another_request_releases_tells_a_short_interval() -> None:
+    rig = Rig()
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.consumers.released(1, rig.effects)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert answer.heartbeat_interval_ms == SHORT_MS
+
+
+def test_static_member_that_is_replaced_is_fenced() -> None:
+    rig = Rig()
+    rig.join("m1", instance_id="i")
+    waiting = rig.wait("m1", 1, link=1)
+    rig.beat("m1", -2, instance_id="i")
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_group_of_another_coordinator_is_told_so() -> None:
+    rig = Rig()
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    assert rig.consumers.waiting_groups() == [GROUP]
+    rig.consumers.refused(GROUP, ErrorCode.NOT_COORDINATOR, rig.effects)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_nobody_waits_if_the_setting_is_off() -> None:
+    rig = Rig()
+    rig.consumers = ConsumerGroups(
+        rig.config,
+        rig.world,
+        rig.groups,
+        rig.store.table("kafka_consumer_groups"),
+        rig.rng,
+        delayed_answers=False,
+    )
+    assert rig.join("m1").heartbeat_interval_ms == LONG_MS
+    answer = rig.waited(rig.wait("m1", 1, link=1))
+    assert answer is not None
+    assert answer.heartbeat_interval_ms == LONG_MS
+
+
+@pytest.mark.parametrize("member", ["m1", "m2"])
+def test_session_counts_from_the_arrival_of_the_heartbeat(member: str) -> None:
+    rig = Rig()
+    alone(rig, member)
+    rig.wait(member, 1, link=1)
+    rig.pass_time(44_999)
+    assert rig.group.member(member) is not None
+    rig.pass_time(1)
+    assert rig.group.member(member) is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6_000)), max_size=30))
+def test_no_wait_is_longer_than_the_time_out_that_librdkafka_sets(
+    steps: list[tuple[bool, int]],
+) -> None:
+    """Its next heartbeat has the interval told last as its time-out, a second at least."""
+    rig = Rig()
+    alone(rig)
+    told = SHORT_MS
+    for is_released, ms in steps:
+        waiting = rig.wait("m1", 1, link=1)
+        limit = max(told, 1_000) * 85 // 100
+        if is_released:
+            rig.pass_time(min(ms, limit // 2))
+            rig.consumers.released(1, rig.effects)
+        else:
+            rig.pass_time(limit)
+        answer = rig.waited(waiting)
+        assert answer is not None
+        told = answer.heartbeat_interval_ms
+        assert told == (SHORT_MS if is_released else LONG_MS)
+        rig.pass_time(ms % 700)
+    assert rig.group.member("m1") is not None
