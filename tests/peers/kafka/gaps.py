@@ -145,10 +145,9 @@ def longest_gap(members: list[Member], begin: float, end: float) -> float:
     for at, partition in sorted((at, p) for one in members for p, _, at in one.got):
         if begin <= at <= end:
             times[partition].append(at)
-    assert len(times) == PARTITIONS
     return max(
         later - earlier
-        for found in times.values()
+        for found in (times[partition] for partition in range(PARTITIONS))
         for earlier, later in zip(found, [*found[1:], end], strict=True)
     )
 
