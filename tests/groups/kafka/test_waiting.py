@@ -9,7 +9,7 @@ from tests.groups.kafka.conftest import GROUP, START, Rig, assignment, subscript
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import SLOT_MS, Waiter, Waiting, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import SLOT_MS, Waiter, Waiters, may_wait, wait_ms
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import HeartbeatResponse
 
@@ -288,7 +288,7 @@ def test_client_that_answers_never_loses_its_session(steps: list[tuple[str, int,
 def test_waiting_keeps_one_request_of_a_link_and_of_a_member(
     steps: list[tuple[int, int, int]],
 ) -> None:
-    waiting = Waiting()
+    waiting = Waiters()
     alive: dict[int, Waiter] = {}
     now = START
     for link, member, ms in steps:

@@ -64,7 +64,7 @@ class Waiter(msgspec.Struct, frozen=True):
     due_at: int
 
 
-class Waiting:
+class Waiters:
     """The requests that wait: one of a member, and one of a link."""
 
     def __init__(self) -> None:

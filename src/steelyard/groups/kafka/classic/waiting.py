@@ -20,7 +20,7 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import Waiter, Waiting, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import Waiter, Waiters, may_wait, wait_ms
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
@@ -33,7 +33,7 @@ class LateAnswers:
     def __init__(self, wait_max_ms: int, *, enabled: bool) -> None:
         self.enabled = enabled
         self._wait_max_ms = wait_max_ms if enabled else 0
-        self._waiting = Waiting()
+        self._waiting = Waiters()
 
     # -- waiting ---------------------------------------------------------------------------------
 

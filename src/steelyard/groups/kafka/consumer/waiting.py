@@ -27,7 +27,7 @@ from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, Consumer
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
-from steelyard.groups.kafka.waiting import Waiter, Waiting, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import Waiter, Waiters, may_wait, wait_ms
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
@@ -59,7 +59,7 @@ class LateHeartbeats:
         self._interval_ms = config.group_consumer_heartbeat_interval_ms
         self._session_ms = config.group_consumer_session_timeout_ms
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
-        self._waiting = Waiting()
+        self._waiting = Waiters()
         self._paces: dict[tuple[str, str], Pace] = {}
 
     # -- what a member is told -------------------------------------------------------------------
