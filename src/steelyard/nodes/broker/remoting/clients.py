@@ -147,6 +147,7 @@ class Clients:
         """Record the changes in the ledger and notify the members that are left."""
         for change in changes:
             self._ledger.changed(change, now)
+            self._pulls.handovers.changed(change.group, now)
             if change.kind == "joined":
                 committed = self._committed.of_topics(change.group, change.topics)
                 self._ledger.resumed(change.group, committed, now)
@@ -231,8 +232,8 @@ class Clients:
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         for queue in body.mq_set:
-            place = (queue.topic, queue.queue_id)
-            self._pulls.end(request.peer.link, body.consumer_group, place, now, effects)
+            place = (body.consumer_group, queue.topic, queue.queue_id)
+            self._pulls.given_up(request.peer.link, *place, now, effects)
         return request.reply()
 
     # -- invariants ------------------------------------------------------------------------------

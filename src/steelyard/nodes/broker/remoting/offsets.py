@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.handovers import Handovers
 from steelyard.nodes.broker.requests import Peer, RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
@@ -133,7 +134,14 @@ class CommittedOffsets:
 class OffsetHandlers:
     """Handlers of the requests above."""
 
-    def __init__(self, parts: Parts, committed: CommittedOffsets, conversion: Conversion) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        committed: CommittedOffsets,
+        handovers: Handovers,
+        conversion: Conversion,
+    ) -> None:
+        self._handovers = handovers
         self._conversion = conversion
         self._topics = parts.topics
         self._committed = committed
@@ -159,6 +167,8 @@ class OffsetHandlers:
                 ResponseCode.QUERY_NOT_FOUND,
                 "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
             )
+        key = (header.consumer_group, header.topic, header.queue_id)
+        self._handovers.told(key, request.peer.link, offset, now)
         return request.reply(ext={"offset": str(offset)})
 
     def commit(

@@ -2,7 +2,7 @@
 
 361 is the same request from lite pull consumers of 5.x. 15 UPDATE_CONSUMER_OFFSET is received here
 as well: after the commit (`offsets`), the waiting pulls of a Steelyard member that gives the queue
-up are answered.
+up are answered. The first pull of a queue's new owner may wait for the old one (`handovers`).
 
 A pull is refused, in RocketMQ's order, if
 
@@ -37,7 +37,7 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from steelyard.conversion.messages import CONVERT_EFFORT
 from steelyard.errors import ProtocolError, StorageError
@@ -48,8 +48,10 @@ from steelyard.nodes.broker.conversion.to_rocketmq import Batches, Conversion
 from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.checked_pull import CheckedPull
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
-from steelyard.nodes.broker.remoting.offsets import OffsetHandlers
+from steelyard.nodes.broker.remoting.handovers import Handovers
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE
 from steelyard.nodes.seam import Effect, Link, Send
@@ -86,25 +88,6 @@ AT_ONCE_ROWS = 1_024
 """Index rows examined for tags before a pull waits for its turn, some 150 µs of work."""
 
 
-class CheckedPull(msgspec.Struct):
-    """A pull request that was checked.
-
-    `asked`: the offset in it, from which `offset` moves past messages that the filter rejects.
-    """
-
-    request: RemotingRequest
-    group: str
-    topic: str
-    queue_id: int
-    asked: int
-    offset: int
-    count_max: int
-    bytes_max: int
-    filter: Filter
-    hold_ms: int
-    takes_batches: bool
-
-
 class Pulls:
     """The pulls of this broker, above all those that wait; see the module docstring."""
 
@@ -112,7 +95,9 @@ class Pulls:
         self,
         parts: Parts,
         groups: SubscriptionGroups,
+        committed: CommittedOffsets,
         offsets: OffsetHandlers,
+        handovers: Handovers,
         conversion: Conversion,
     ) -> None:
         self._config = parts.config
@@ -120,7 +105,9 @@ class Pulls:
         self._topics = parts.topics
         self._groups = groups
         self._registry = parts.registry
+        self._committed = committed
         self._offsets = offsets
+        self.handovers = handovers
         self._ledger = parts.ledger
         self._durability = parts.durability
         self._statistics = parts.statistics
@@ -133,15 +120,24 @@ class Pulls:
     @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(PullMessageRequestHeader)
-        pull = self._checked(request, header)
-        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
-            self._offsets.store(
-                pull.group, pull.topic, pull.queue_id, header.commit_offset, request.peer, now
-            )
+        pull = self._checked(request, header, now)
+        self.handovers.asked(pull.key, pull.link, now)
+        if (
+            header.sys_flag & COMMIT_OFFSET
+            and header.commit_offset >= 0
+            and not self.handovers.is_echo(pull.key, pull.link, header.commit_offset)
+        ):
+            self._offsets.store(*pull.key, header.commit_offset, request.peer, now)
         if header.handed_ms is not None:
             self._ledger.handed_over(
                 pull.group, pull.topic, pull.queue_id, request.peer, header.handed_ms, now
             )
+        start = self.handovers.begin(pull, self._committed.get(*pull.key), now)
+        if start is None:
+            self._wait_for_owner(pull, effects)
+            return None
+        if start != pull.offset:
+            return self._moved_on(pull, start)
         answer = self._attempt(pull, now, Effort(AT_ONCE))
         if request.is_oneway:
             return None
@@ -171,10 +167,14 @@ class Pulls:
         answered.
         """
         header = request.header(UpdateConsumerOffsetRequestHeader)
+        link, key = request.peer.link, (header.consumer_group, header.topic, header.queue_id)
+        if self.handovers.is_echo(key, link, header.commit_offset):
+            committed = self._committed.get(*key) or 0
+            header = replace(header, commit_offset=max(header.commit_offset, committed))
         answer = self._offsets.commit(request, header, now)
+        self.handovers.committed(key, link, now)
         if header.handed_offset is not None:
-            queue = (header.topic, header.queue_id)
-            self.end(request.peer.link, header.consumer_group, queue, now, effects)
+            self.given_up(link, *key, now, effects)
         return answer
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
@@ -201,8 +201,61 @@ class Pulls:
         return self._conversion.readable_end(log, self._durability.readable_end(log))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
-        """Answer the pulls whose deadline has passed."""
+        """Answer the pulls whose deadline has passed, and those that need not wait for an owner."""
         self._answer(self.parked.due(now), now, effects)
+        for pull in self.handovers.due(now):
+            self._decide(pull, now, effects)
+
+    @property
+    def next_at(self) -> int | None:
+        """When to call `expire` next, None if nothing waits."""
+        parked, handed = self.parked.next_at, self.handovers.next_at
+        if parked is None or handed is None:
+            return handed if parked is None else parked
+        return min(parked, handed)
+
+    # -- queues that change hands ----------------------------------------------------------------
+
+    def _wait_for_owner(self, pull: CheckedPull, effects: list[Effect]) -> None:
+        """Let the first pull of a new owner wait, in place of one that waited before."""
+        before: CheckedPull | None = pull
+        if len(self.parked) + len(self.handovers) < self._config.hold_waiting_max:
+            before = self.handovers.wait(pull)
+        if before is not None:
+            effects.append(Send(before.link, self._nothing_yet(before)))
+
+    def _decide(self, pull: CheckedPull, now: int, effects: list[Effect]) -> None:
+        """Decide again about a pull that waited for an old owner."""
+        start = self.handovers.begin(pull, self._committed.get(*pull.key), now)
+        if start is None and now < pull.answer_at:
+            self._wait_for_owner(pull, effects)
+        elif start is None:
+            effects.append(Send(pull.link, self._nothing_yet(pull)))
+        elif start != pull.offset:
+            effects.append(Send(pull.link, self._moved_on(pull, start)))
+        else:
+            self._answer([pull], now, effects)
+
+    def _moved_on(self, pull: CheckedPull, start: int) -> Command:
+        """Return the answer that sends a new owner to the offset that the old one committed."""
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        return _found_nothing(pull, code, "NO_MATCHED_MESSAGE", start, *self._reach(pull))
+
+    def _nothing_yet(self, pull: CheckedPull) -> Command:
+        code = ResponseCode.PULL_NOT_FOUND
+        return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", pull.asked, *self._reach(pull))
+
+    def _reach(self, pull: CheckedPull) -> tuple[int, int]:
+        """Return the first offset of a pull's queue and the one after the last."""
+        log = self._store.log(pull.topic, pull.queue_id)
+        return (0, 0) if log is None else (log.min_offset, self._readable_end(log))
+
+    def given_up(
+        self, link: Link, group: str, topic: str, queue_id: int, now: int, effects: list[Effect]
+    ) -> None:
+        """Handle that a member gave a queue up: answer its pulls, let the new owner begin."""
+        self.end(link, group, (topic, queue_id), now, effects)
+        self.handovers.given_up((group, topic, queue_id), link, now)
 
     def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
         """Answer a member's waiting pulls of a queue (topic, id) that it has given up."""
@@ -237,6 +290,11 @@ class Pulls:
         effects.append(Send(pull.request.peer.link, answer))
         return True
 
+    def closed(self, link: Link) -> None:
+        """Forget the waiting pulls of a closed link."""
+        self.parked.closed(link)
+        self.handovers.closed(link)
+
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
         """Refuse the waiting pulls of a deleted topic."""
         refusal = no_topic(topic)
@@ -247,7 +305,9 @@ class Pulls:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _checked(self, request: RemotingRequest, header: PullMessageRequestHeader) -> CheckedPull:
+    def _checked(
+        self, request: RemotingRequest, header: PullMessageRequestHeader, now: int
+    ) -> CheckedPull:
         """Check a pull. Raises Refusal."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         group_config = self._groups.get(group)
@@ -274,7 +334,9 @@ class Pulls:
         bytes_max = self._config.pull_bytes_max
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             bytes_max = min(bytes_max, header.max_msg_bytes)
-        hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
+        hold_ms = 0
+        if header.sys_flag & SUSPEND and not request.is_oneway:
+            hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
         return CheckedPull(
             request,
             group,
@@ -285,7 +347,8 @@ class Pulls:
             max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
             min(bytes_max, ANSWER_BYTES_MAX),
             found,
-            hold_ms if header.sys_flag & SUSPEND else 0,
+            hold_ms,
+            now + hold_ms,
             header.takes_batches is True and found == ALL,
         )
 
@@ -427,6 +490,7 @@ class Pulls:
             count=found.count,
             stored=stored,
         )
+        self.handovers.delivered(pull.key, pull.link, found.next_offset, now)
         if self._ledger.delivered(delivery, pull.asked, now):
             self._ledger.requested(pull.group, pull.topic, pull.queue_id, pull.request.peer, now)
 

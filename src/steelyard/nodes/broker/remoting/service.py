@@ -18,6 +18,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import AdminHandlers
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.handovers import Handovers
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
 from steelyard.nodes.broker.remoting.progress import ProgressHandlers
 from steelyard.nodes.broker.remoting.pull import Pulls
@@ -65,8 +66,11 @@ class RemotingService:
         self._committed = CommittedOffsets(store.table("offsets"))
         self._conversion = Conversion(parts.writer.host, visible)
         self._passed = self._conversion.passed
-        offsets = OffsetHandlers(parts, self._committed, self._conversion)
-        self.pulls = Pulls(parts, self._groups, offsets, self._conversion)
+        handovers = Handovers(parts.registry, enabled=parts.config.delayed_answers)
+        offsets = OffsetHandlers(parts, self._committed, handovers, self._conversion)
+        self.pulls = Pulls(
+            parts, self._groups, self._committed, offsets, handovers, self._conversion
+        )
         self._schedule = Schedule(parts)
         self._transactions = Transactions(parts, self._schedule)
         self.clients = Clients(parts, self._groups, self._committed, self.pulls)
@@ -196,7 +200,7 @@ class RemotingService:
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle a closed link, if it was a client's."""
         if self._peers.pop(link, None) is not None:
-            self.pulls.parked.closed(link)
+            self.pulls.closed(link)
             self._relays.closed(link, effects)
             self._replies.closed(link, effects)
             self._queries.closed(link)
@@ -238,6 +242,7 @@ class RemotingService:
         self._replies.check()
         self._queries.check()
         self.pulls.parked.check()
+        self.pulls.handovers.check()
         self._conversion.check()
 
     def check_kept(self) -> None:
