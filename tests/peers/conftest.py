@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -74,15 +75,15 @@ def apache_cluster(maven: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield from run_apache(tmp_path_factory.mktemp("apache"), apache.NEW_SERVER)
 
 
-@pytest.fixture(scope="session")
-def steelyard_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+@contextmanager
+def run_steelyard(folder: Path, *options: str) -> Iterator[Running]:
     """`steelyard up` with two brokers."""
-    folder = tmp_path_factory.mktemp("steelyard")
+    folder.mkdir(exist_ok=True)
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [
                 *(str(STEELYARD), "up", "--brokers", "2", "--data", str(folder / "data"), "--json"),
-                *("--nameserver-port", "0", "--broker-port", "0"),
+                *("--nameserver-port", "0", "--broker-port", "0", *options),
             ],
             stdout=subprocess.PIPE,
             stderr=log,
@@ -101,6 +102,13 @@ def steelyard_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
             assert process.wait(20) == 0, "steelyard up did not stop cleanly"
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="session")
+def steelyard_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """`steelyard up` with two brokers."""
+    with run_steelyard(tmp_path_factory.mktemp("steelyard")) as running:
+        yield running
 
 
 @pytest.fixture(params=["apache", "steelyard"])

@@ -30,7 +30,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from steelyard.nodes.seam import Effect, Event, Node, Received, Send
+from steelyard.nodes.seam import Closed, Effect, Event, Link, Node, Received, Send
 from steelyard.sim.clock import DRIFT_PPM_MAX
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue
@@ -209,25 +209,33 @@ class Notary:
         self._name = name
         self._order = order
         self._true_time = true_time
+        self._asking: dict[tuple[Link, int], str] = {}
+        """Client ids of requests for locks without an answer yet, by link and opaque."""
 
     def start(self, now: int) -> list[Effect]:
+        self._asking.clear()
         self._order.broker_started(self._name)
         return self._broker.start(now)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects = self._broker.handle(event, now)
         match event:
-            case Received(message=Command() as command) if not is_response(command):
-                self._write_down(command, effects)
+            case Received(link, Command() as command) if not is_response(command):
+                self._asked(link, command)
+            case Closed(link):
+                for key in [key for key in self._asking if key[0] == link]:
+                    del self._asking[key]
+        if self._asking:
+            self._answered(effects)
         return effects
 
-    def _write_down(self, command: Command, effects: list[Effect]) -> None:
+    def _asked(self, link: Link, command: Command) -> None:
+        """Record what a request lets go, and who asks for locks."""
         now = self._true_time()
         match command.code:
             case RequestCode.LOCK_BATCH_MQ:
-                client_id = fastjson.read(LockBatchBody, command.body).client_id
-                for queue in _granted(command, effects):
-                    self._order.granted(queue, client_id, now)
+                body = fastjson.read(LockBatchBody, command.body)
+                self._asking[link, command.opaque] = body.client_id
             case RequestCode.UNLOCK_BATCH_MQ:
                 body = fastjson.read(LockBatchBody, command.body)
                 for queue in body.mq_set:
@@ -237,18 +245,17 @@ class Notary:
                 if header.consumer_group:
                     self._order.left(self._name, header.client_id, now)
 
+    def _answered(self, effects: list[Effect]) -> None:
+        """Record the queues that replies report as locked; a reply may come with a later event."""
+        now = self._true_time()
+        for effect in effects:
+            match effect:
+                case Send(link, Command() as reply) if is_response(reply):
+                    client_id = self._asking.pop((link, reply.opaque), None)
+                    if client_id is None or reply.code != ResponseCode.SUCCESS:
+                        continue
+                    for queue in fastjson.read(LockBatchResponseBody, reply.body).lock_ok_mq_set:
+                        self._order.granted(queue, client_id, now)
+
     def check(self) -> None:
         self._broker.check()
-
-
-def _granted(request: Command, effects: list[Effect]) -> tuple[MessageQueue, ...]:
-    """Return the queues that the broker's reply reports as locked."""
-    for effect in effects:
-        match effect:
-            case Send(message=Command() as reply) if (
-                is_response(reply)
-                and reply.opaque == request.opaque
-                and reply.code == ResponseCode.SUCCESS
-            ):
-                return fastjson.read(LockBatchResponseBody, reply.body).lock_ok_mq_set
-    return ()

@@ -67,11 +67,12 @@ class QueueLocks:
         if not locks:
             del self._locks[group]
 
-    def unlock_all(self, group: str, client_id: str) -> None:
-        """Unlock everything that the client holds in the group."""
+    def unlock_all(self, group: str, client_id: str) -> list[MessageQueue]:
+        """Unlock everything that the client holds in the group; return it."""
         locks = self._locks.get(group, {})
         mine = [queue for queue, lock in locks.items() if lock.client_id == client_id]
         self.unlock(group, client_id, mine)
+        return mine
 
     def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
         """Return the client id that holds the lock, None if there is none."""

@@ -259,7 +259,8 @@ def test_a_client_that_says_good_bye_leaves_no_lock_behind_one_that_is_cut_off_d
     assert lock(rig, c, "c", *queues) == (queues[0],)
 
 
-def test_a_client_that_is_there_on_another_connection_keeps_its_locks(rig: Rig) -> None:
+def test_a_client_that_is_there_on_another_connection_keeps_its_locks() -> None:
+    rig = Rig(BrokerConfig(delayed_answers=False))
     old, new = rig.connect(), rig.connect()
     rig.beat(old, "a", TOPIC)
     rig.beat(new, "a", TOPIC)

@@ -8,7 +8,8 @@
 | 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
 | 203, 204 | the connections of a consumer, producer group | 206, 1 if there are none |
 
-A heartbeat notifies those groups that changed. Differences from RocketMQ: see
+A heartbeat notifies those groups that changed, before it is answered. A lock may be granted later
+(`waiting_locks`). Differences from RocketMQ: see
 `groups.remoting.registry`.
 Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
 AdminBrokerProcessor.java, broker/client/net/Broker2Client.java.
@@ -26,6 +27,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
+from steelyard.nodes.broker.remoting.waiting_locks import WaitingLocks
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
@@ -75,6 +77,9 @@ class Clients:
         self._ledger = parts.ledger
         self._pulls = pulls
         self._locks = QueueLocks(parts.config.lock_expiry_ms)
+        self.waiting_locks = WaitingLocks(
+            self._locks, parts.registry, enabled=parts.config.delayed_answers
+        )
         self._opaque = 0
 
     # -- membership ------------------------------------------------------------------------------
@@ -128,12 +133,14 @@ class Clients:
                 # The client has left for good. Java clients unlock (42) before this; others leave
                 # their locks behind, and nobody could read those queues for a minute. A lost
                 # connection unlocks nothing, because its client may still be at work.
-                self._locks.unlock_all(header.consumer_group, header.client_id)
+                free = self._locks.unlock_all(header.consumer_group, header.client_id)
+                self.waiting_locks.unlocked(header.consumer_group, free, now, effects)
                 self._announce((change,), now, effects)
         return request.reply()
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle the closed link of a client."""
+        self.waiting_locks.closed(link)
         self._announce(self._registry.closed(link), now, effects)
 
     def scan(self, now: int, effects: list[Effect]) -> None:
@@ -219,27 +226,31 @@ class Clients:
         if is_long:
             now, _ = yield
         held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
+        if not held and self.waiting_locks.wait(request, body, now):
+            return None
         if is_long:
             yield
         return request.reply(body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
     @serves(RequestCode.UNLOCK_BATCH_MQ)
     def unlock(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """Unlock queues, and end the member's waiting pulls of them.
+        """Unlock queues, for those that wait for their locks, and end the member's pulls of them.
 
-        Messages that answered those pulls later would be wasted.
+        Messages that answered waiting pulls later would be wasted.
         """
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         for queue in body.mq_set:
             place = (body.consumer_group, queue.topic, queue.queue_id)
             self._pulls.given_up(request.peer.link, *place, now, effects)
+        self.waiting_locks.unlocked(body.consumer_group, body.mq_set, now, effects)
         return request.reply()
 
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
         self._locks.check()
+        self.waiting_locks.check()
 
 
 def _check_heartbeat(body: HeartbeatData) -> None:

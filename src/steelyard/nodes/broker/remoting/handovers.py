@@ -28,7 +28,7 @@ the offset that was told. A commit by a third party, that is, an operator, ends 
 
 Source of the clients' behaviour: Java RebalanceImpl.updateProcessQueueTableInRebalance,
 RebalancePushImpl.removeUnnecessaryMessageQueue, DefaultMQPushConsumerImpl.pullMessage
-(correctTagsOffset); Go consumer.go, push_consumer.go; C++ RebalanceImpl.cpp.
+(correctTagsOffset); Go consumer.go, push_consumer.go; C++ Rebalance.cpp.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""Lock requests that wait for the unlock: when, how long, and when not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.nodes.broker.conftest import GROUP, Rig
+from tests.nodes.broker.driver import TOPIC
+
+from steelyard.config import BrokerConfig
+from steelyard.nodes.broker.remoting.waiting_locks import PERIOD_MS, SLOT_MS, WAIT_MS, WAITS_MS
+from steelyard.nodes.seam import Closed
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import LockBatchBody, LockBatchResponseBody
+from steelyard.wire.remoting.codes import RequestCode
+
+LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+Q0, Q1 = MessageQueue(TOPIC, "broker-a", 0), MessageQueue(TOPIC, "broker-a", 1)
+
+
+def post(rig: Rig, link: int, client: str, *queues: MessageQueue, group: str = GROUP) -> int:
+    return rig.post(link, LOCK, body=LockBatchBody(group, client, queues))
+
+
+def held(rig: Rig, link: int, opaque: int) -> tuple[MessageQueue, ...] | None:
+    """The queues of an answer, None without one."""
+    answer = rig.reply_to(link, opaque)
+    if answer is None:
+        return None
+    return fastjson.read(LockBatchResponseBody, answer.body).lock_ok_mq_set
+
+
+def unlock(rig: Rig, link: int, client: str, *queues: MessageQueue, group: str = GROUP) -> None:
+    rig.ask(link, UNLOCK, body=LockBatchBody(group, client, queues))
+
+
+def scene(*, enabled: bool = True) -> tuple[Rig, int, int]:
+    """Two members; the first has locked two queues."""
+    rig = Rig(BrokerConfig(delayed_answers=enabled))
+    a, b = rig.connect(), rig.connect()
+    rig.beat(a, "a", TOPIC)
+    rig.beat(b, "b", TOPIC)
+    assert held(rig, a, post(rig, a, "a", Q0, Q1)) == (Q0, Q1)
+    return rig, a, b
+
+
+def test_the_lock_is_had_when_the_owner_unlocks() -> None:
+    rig, a, b = scene()
+    asked = post(rig, b, "b", Q0)
+    rig.advance(300)
+    unlock(rig, a, "a", Q1)
+    assert held(rig, b, asked) is None
+    unlock(rig, a, "a", Q0)
+    assert held(rig, b, asked) == (Q0,)
+    assert held(rig, a, post(rig, a, "a", Q0, Q1)) == (Q1,)
+
+
+def test_the_lock_is_had_when_the_owner_unregisters() -> None:
+    rig, a, b = scene()
+    asked = post(rig, b, "b", Q0)
+    rig.ask(a, RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": GROUP})
+    assert held(rig, b, asked) == (Q0,)
+
+
+def test_the_first_of_those_that_wait_gets_it() -> None:
+    rig, a, b = scene()
+    c = rig.connect()
+    rig.beat(c, "c", TOPIC)
+    first, second = post(rig, b, "b", Q0), post(rig, c, "c", Q0)
+    unlock(rig, a, "a", Q0)
+    assert (held(rig, b, first), held(rig, c, second)) == ((Q0,), None)
+    rig.advance(WAIT_MS + SLOT_MS)
+    assert held(rig, c, second) == ()
+
+
+def test_a_wait_has_a_bound_and_so_have_all_of_a_client() -> None:
+    rig, _, b = scene()
+    began = rig.now
+    waits = 0
+    while held(rig, b, asked := post(rig, b, "b", Q0)) is None:
+        rig.advance(WAIT_MS + SLOT_MS)
+        assert held(rig, b, asked) == ()
+        waits += 1
+    assert (waits - 1) * WAIT_MS < WAITS_MS <= rig.now - began
+    rig.advance(began + PERIOD_MS - rig.now)
+    assert held(rig, b, post(rig, b, "b", Q0)) is None
+
+
+def test_another_groups_lock_is_not_waited_for() -> None:
+    rig, a, b = scene()
+    asked = post(rig, b, "b", Q0)
+    assert held(rig, b, post(rig, b, "b", Q0, group="other")) == (Q0,)
+    unlock(rig, b, "b", Q0, group="other")
+    assert held(rig, b, asked) is None
+    unlock(rig, a, "a", Q0)
+    assert held(rig, b, asked) == (Q0,)
+
+
+def test_a_closed_link_waits_no_more() -> None:
+    rig, a, b = scene()
+    asked = post(rig, b, "b", Q0)
+    rig.event(Closed(b, "killed"))
+    unlock(rig, a, "a", Q0)
+    rig.advance(WAIT_MS + SLOT_MS)
+    assert held(rig, b, asked) is None
+    assert held(rig, a, post(rig, a, "a", Q0)) == (Q0,)
+
+
+@pytest.mark.parametrize("why", ["off", "many", "owner gone"])
+def test_nothing_waits_without_need(why: str) -> None:
+    rig, a, b = scene(enabled=why != "off")
+    queues = (Q0, Q1) if why == "many" else (Q0,)
+    if why == "owner gone":
+        rig.event(Closed(a, "killed"))
+    assert held(rig, b, post(rig, b, "b", *queues)) == ()

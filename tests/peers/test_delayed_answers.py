@@ -1,0 +1,99 @@
+"""Delayed answers: what Apache's Java clients, unmodified, read twice when a group grows, with the setting on and off."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.peers.apache import NEW, Peer
+from tests.peers.conftest import Running, create_topic, run_steelyard
+from tests.peers.series import message
+from tests.waiting import until
+
+from steelyard import Producer
+
+pytestmark = pytest.mark.peer
+
+QUEUES_PER_BROKER = 8
+ROUNDS = 3
+
+
+class Load(threading.Thread):
+    """Sends numbered messages, five at a time, some thousand a second."""
+
+    def __init__(self, cluster: Running, topic: str) -> None:
+        super().__init__()
+        self.sent = 0
+        self._cluster, self._topic = cluster, topic
+        self._enough = threading.Event()
+
+    def run(self) -> None:
+        with Producer(f"{self._topic}pg", self._cluster.nameserver) as producer:
+            while not self._enough.wait(0.005):
+                batch = [message(self._topic, "s", self.sent + step, 60) for step in range(5)]
+                producer.send_batch(batch)
+                self.sent += 5
+
+    def stop(self) -> int:
+        self._enough.set()
+        self.join()
+        return self.sent
+
+
+def grow(cluster: Running, peer: Peer, admin: Peer, name: str) -> int:
+    """Let a group grow from one member to two and to four under load; return the repeated deliveries."""
+    create_topic(cluster, admin, name, queues=QUEUES_PER_BROKER)
+    members = [f"{name}m{number}" for number in range(4)]
+    load = Load(cluster, name)
+
+    def join(*joining: str) -> None:
+        for member in joining:
+            peer.ask("consumer", member, cluster.nameserver, f"{name}g", name, "*", work=2)
+        running = members[: members.index(joining[-1]) + 1]
+
+        def is_shared() -> bool:
+            recent: dict[tuple[str, int], str] = {}
+            for event in peer.messages[-2_000:]:
+                if event["consumer"] in running:
+                    recent[event["broker"], event["queue"]] = event["consumer"]
+            share = 2 * QUEUES_PER_BROKER // len(running)
+            return Counter(recent.values()) == dict.fromkeys(running, share)
+
+        until(is_shared, f"all of {running} read")
+
+    load.start()
+    try:
+        join(members[0])
+        join(members[1])
+        join(*members[2:])
+    finally:
+        sent = load.stop()
+    numbers = {*range(sent)}
+    got: list[int] = []
+
+    def is_all() -> bool:
+        got[:] = [int(e["properties"]["number"]) for m in members for e in peer.received(m)]
+        return numbers <= set(got)
+
+    until(is_all, f"{sent} messages", 60)
+    for member in members:
+        peer.ask("stop", member)
+    return len(got) - sent
+
+
+def test_a_growing_group_reads_little_twice(
+    peer: Peer, peers: dict[str, Peer], name: str, tmp_path: Path
+) -> None:
+    repeated = {"true": 0, "false": 0}
+    with (
+        run_steelyard(tmp_path / "on", "--set", "delayed_answers=true") as on,
+        run_steelyard(tmp_path / "off", "--set", "delayed_answers=false") as off,
+    ):
+        for number in range(ROUNDS):
+            repeated["true"] += grow(on, peer, peers[NEW], f"{name}x{number}")
+            repeated["false"] += grow(off, peer, peers[NEW], f"{name}y{number}")
+    print(peer.version, repeated)
+    assert repeated["false"] > 0
+    assert repeated["true"] <= repeated["false"] / 3
