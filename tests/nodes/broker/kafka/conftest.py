@@ -44,7 +44,9 @@ class KafkaRig(Driver):
         self.answers: dict[int, Reply] = {}
         self.correlation = 0
         self.links = 0
-        super().__init__(config or BrokerConfig(kafka=KafkaConfig()), disk, now)
+        super().__init__(
+            config or BrokerConfig(kafka=KafkaConfig(), delayed_answers=True), disk, now
+        )
 
     def restart(self) -> None:
         """A new node on what the disk holds, and a new link to it."""

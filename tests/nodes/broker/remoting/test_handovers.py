@@ -208,7 +208,7 @@ def test_the_pull_of_a_closed_link_is_forgotten() -> None:
 
 
 def test_who_waits_may_be_too_many() -> None:
-    rig = Rig(BrokerConfig(hold_waiting_max=0))
+    rig = Rig(BrokerConfig(hold_waiting_max=0, delayed_answers=True))
     old, new = rig.connect(), rig.connect()
     rig.send(old)
     for link, client in ((old, "a"), (new, "b")):
