@@ -32,6 +32,7 @@ __all__ = [
 
 Ratio = Annotated[float, Meta(gt=0, le=1)]
 FlushMode = Literal["async", "sync"]
+MigrationPolicy = Literal["bidirectional", "upgrade", "downgrade", "disabled"]
 Compression = Literal["zlib", "lz4", "zstd"]
 LatencyFaults = Literal["off", "4.x", "5.x"]
 
@@ -207,6 +208,12 @@ class KafkaConfig:
 
     0 up to Kafka 4.2 and here; 1000 since 4.3, which makes members that join within a second of
     each other wait for their next heartbeat.
+    """
+    group_consumer_migration_policy: MigrationPolicy = "disabled"
+    """Whether groups with members change between the classic protocol and KIP-848.
+
+    upgrade: when a member of the latter joins; downgrade: when the last one leaves. Kafka's default
+    is bidirectional.
     """
     transactional_id_expiration_ms: PositiveInt32 = 604_800_000
     """Time after which an id without transactions is forgotten."""

@@ -135,7 +135,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     duplicates_max: int = -1
     """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe.
     """
-    delayed_answers: bool = True
+    delayed_answers: bool = False
     """`BrokerConfig.delayed_answers`."""
     kafka_members: int = 0
     """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there

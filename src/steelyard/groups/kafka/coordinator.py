@@ -15,7 +15,7 @@ from steelyard.groups.kafka.classic.joining import Join, Joining
 from steelyard.groups.kafka.classic.leaving import Leaving
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances
-from steelyard.groups.kafka.classic.saved import SavedGroups
+from steelyard.groups.kafka.classic.saved import SavedGroup, SavedGroups
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.classic.syncing import Syncing
 from steelyard.groups.kafka.classic.waiting import LateAnswers
@@ -128,17 +128,23 @@ class Coordinator:
     ) -> None:
         """Handle a JoinGroup, which is answered once there is a generation."""
         join = Join(request, version, asker, handle)
-        if not request.group_id:
-            join.refused(ErrorCode.INVALID_GROUP_ID, effects, request.member_id)
-            return
-        shortest = self._config.group_min_session_timeout_ms
-        longest = self._config.group_max_session_timeout_ms
-        if not shortest <= request.session_timeout_ms <= longest:
-            join.refused(ErrorCode.INVALID_SESSION_TIMEOUT, effects, request.member_id)
+        fault = self.fault(request)
+        if fault is not ErrorCode.NONE:
+            join.refused(fault, effects, request.member_id)
             return
         group = self._to_join(join, now, effects)
         if group is not None:
             self._joining.join(group, join, now, effects)
+
+    def fault(self, request: JoinGroupRequest) -> ErrorCode:
+        """Return why nobody can join with this request; NONE if it is valid."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        shortest = self._config.group_min_session_timeout_ms
+        longest = self._config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
 
     def _to_join(self, join: Join, now: int, effects: Effects) -> ClassicGroup | None:
         """Return the group to join, created if necessary; None if the request was refused."""
@@ -241,6 +247,28 @@ class Coordinator:
         if version < 3:
             return LeaveGroupResponse(error_code=results[0].error_code)
         return LeaveGroupResponse(members=results)
+
+    # -- groups that migrate ---------------------------------------------------------------------
+
+    def hand_over(self, group: ClassicGroup, effects: Effects) -> None:
+        """Drop a group whose members are in a consumer group now.
+
+        Those that wait for a response are told to join again. Raises StorageError if the group
+        could not be deleted on the disk, where the other one takes precedence.
+        """
+        self._rebalances.dismiss(group, effects)
+        group.migrated()
+
+    def take_over(self, saved: SavedGroup, cause: Cause, now: int, effects: Effects) -> None:
+        """Continue a consumer group of which only members of the classic protocol are left.
+
+        A rebalance begins. Raises StorageError; then nothing has changed.
+        """
+        self._saved.save(saved)
+        group = self._classic(saved.group_id, now)
+        group.restore(saved, now)
+        self._groups.add(group)
+        self._rebalances.begin(group, cause, now, effects)
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import msgspec
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
+from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.store.memory import MemoryDisk
@@ -21,7 +22,7 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 GROUP = "g"
 NOW = 1_700_000_000_000
@@ -86,12 +87,20 @@ def told(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
 class Rig:
     """A coordinator with one group, `GROUP`, and the clock."""
 
-    def __init__(self, world: World | None = None, **config: int) -> None:
+    def __init__(self, world: World | None = None, **config: int | str) -> None:
         self.world = world or World(t=4)
-        self.config = KafkaConfig(**config)  # type: ignore[arg-type]
+        usual = {
+            "offsets_retention_check_interval_ms": 10
+            ** 12,  # an empty group that expires begins anew
+            "group_consumer_migration_policy": "bidirectional",
+        }
+        self.config = KafkaConfig(**usual | config)  # type: ignore[arg-type]
         self.disk = MemoryDisk()
         self.now = NOW
+        self.rng = random.Random(848)
         self.effects: Effects = []
+        self.replies: dict[object, ApiMessage] = {}
+        """Answers to requests of the classic protocol that are yet to be read, by their handles."""
         self.start()
 
     def start(self) -> None:
@@ -99,8 +108,18 @@ class Rig:
         self.store = Store(self.disk, StoreConfig())
         self.store.open(self.now)
         table = self.store.table("kafka_consumer_groups")
-        rng = self.rng = random.Random(848)
-        self.consumers = ConsumerGroups(self.config, self.world, self.groups, table, rng)
+        self.coordinator = Coordinator(
+            self.config,
+            self.groups,
+            self.world,
+            self.store.table("kafka_groups"),
+            self.store.table("kafka_offsets"),
+            self.rng,
+            self.now,
+        )
+        self.consumers = ConsumerGroups(
+            self.config, self.world, self.groups, table, self.rng, self.coordinator
+        )
         self.consumers.load(self.now)
 
     def restart(self) -> None:
@@ -127,8 +146,7 @@ class Rig:
     ) -> ConsumerGroupHeartbeatResponse:
         response = self.consumers.heartbeat(request, version, ASKER, self.now, self.effects)
         assert response is not None
-        self.consumers.wake(self.now, self.effects)
-        self.consumers.check()
+        self.took([])
         return response
 
     def wait(self, member: str, epoch: int, *, link: int, software: str = "") -> object:
@@ -139,18 +157,27 @@ class Rig:
         response = self.consumers.heartbeat(request, 1, asker, self.now, self.effects, handle)
         if response is not None:
             self.effects.append(Replied(handle, response))
-        self.consumers.wake(self.now, self.effects)
-        self.consumers.check()
+        self.took([])
         return handle
 
     def waited(self, handle: object) -> ConsumerGroupHeartbeatResponse | None:
         """The answer to a heartbeat; None while it waits."""
-        found = [e.message for e in self.effects if isinstance(e, Replied) and e.handle is handle]
-        assert len(found) <= 1
-        if not found:
-            return None
-        assert isinstance(found[0], ConsumerGroupHeartbeatResponse)
-        return found[0]
+        self.took([])
+        found = self.replies.get(handle)
+        assert found is None or isinstance(found, ConsumerGroupHeartbeatResponse)
+        return found
+
+    def took(self, effects: Effects) -> None:
+        """Sort out what the coordinators did, and check them."""
+        self.effects += effects
+        self.consumers.wake(self.now, self.effects)
+        for effect in self.effects:
+            if isinstance(effect, Replied):
+                assert effect.handle not in self.replies, "answered twice"
+                self.replies[effect.handle] = effect.message
+        self.effects = [one for one in self.effects if not isinstance(one, Replied)]
+        self.consumers.check()
+        self.coordinator.check()
 
     def join(
         self, member: str, topics: Sequence[str] | None = ("t",), version: int = 1, **fields: object
@@ -172,13 +199,18 @@ class Rig:
     def pass_time(self, ms: int) -> None:
         """Let timers fire at their times on the way."""
         end = self.now + ms
-        while (at := self.consumers.next_at) is not None and at <= end:
+        while (at := self.next_at) is not None and at <= end:
             self.now = max(self.now, at)
             self.consumers.due(self.now, self.effects)
-            self.consumers.wake(self.now, self.effects)
-            self.consumers.check()
-            assert self.consumers.next_at is None or self.consumers.next_at > self.now
+            self.coordinator.due(self.now, self.effects)
+            self.took([])
+            assert self.next_at is None or self.next_at > self.now
         self.now = end
+
+    @property
+    def next_at(self) -> int | None:
+        times = (self.consumers.next_at, self.coordinator.next_at)
+        return min((at for at in times if at is not None), default=None)
 
 
 def join_request(

@@ -195,6 +195,7 @@ def test_nobody_waits_if_the_setting_is_off() -> None:
         rig.groups,
         rig.store.table("kafka_consumer_groups"),
         rig.rng,
+        rig.coordinator,
         delayed_answers=False,
     )
     assert rig.join("m1").heartbeat_interval_ms == LONG_MS

@@ -45,7 +45,13 @@ class KafkaRig(Driver):
         self.correlation = 0
         self.links = 0
         super().__init__(
-            config or BrokerConfig(kafka=KafkaConfig(), delayed_answers=True), disk, now
+            config
+            or BrokerConfig(
+                kafka=KafkaConfig(group_consumer_migration_policy="bidirectional"),
+                delayed_answers=True,
+            ),
+            disk,
+            now,
         )
 
     def restart(self) -> None:

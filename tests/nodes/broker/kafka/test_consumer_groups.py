@@ -223,22 +223,22 @@ def test_other_ways_to_ask_for_groups(rig: KafkaRig) -> None:
 # -- the other protocol ----------------------------------------------------------------------------
 
 
-def test_a_classic_member_cannot_join_while_there_are_members(rig: KafkaRig) -> None:
+def test_a_classic_member_joins_and_the_group_becomes_a_classic_one(rig: KafkaRig) -> None:
     rig.create_topic()
     join(rig)
-    refused = classic_join(rig)
-    assert refused is not None
-    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    beat(rig, -1)
     taken = classic_join(rig)
-    assert taken is None or taken.error_code == 0
+    assert taken is not None
+    assert (taken.error_code, taken.protocol_type, taken.leader) == (0, "consumer", "")
+    described = describe(rig, GROUP)[0]
+    assert sorted(member.member_type for member in described.members) == [0, 1]
+    beat(rig, -1)
     rig.advance(100)
     assert describe(rig, GROUP)[0].error_message == "Group g is not a consumer group."
     rig.restart()
     assert describe(rig, GROUP)[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_classic_group_gives_way_when_it_is_empty(rig: KafkaRig) -> None:
+def test_a_group_changes_its_kind_and_keeps_its_offsets(rig: KafkaRig) -> None:
     rig.create_topic(partitions=2)
     assert commit(rig, -1, "") == [0, 0], "a group that is known by its offsets only"
     assert join(rig).error_code == 0
@@ -246,9 +246,9 @@ def test_a_classic_group_gives_way_when_it_is_empty(rig: KafkaRig) -> None:
     beat(rig, -1)
     classic_join(rig)
     rig.advance(100)
-    assert join(rig).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "it has a member"
-    rig.advance(60_000)
-    assert join(rig).error_code == 0
+    assert join(rig).error_code == 0, "its member comes along"
+    assert sorted(one.member_type for one in describe(rig, GROUP)[0].members) == [0, 1]
+    assert committed(rig, None, -1) == (0, [7, 7])
 
 
 # -- offsets ---------------------------------------------------------------------------------------

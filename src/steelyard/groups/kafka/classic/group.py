@@ -171,11 +171,26 @@ class ClassicGroup:
     def forget(self) -> None:
         """Implement `Group.forget`; parked requests must have been answered before."""
         self._saved.delete(self.group_id)
+        self._drop_timers()
+        self.move(Move.DELETED, self.since)
+
+    def migrated(self) -> None:
+        """Drop the members of a group that has migrated; the other group has them now.
+
+        Their parked requests must have been answered before. Raises StorageError if the group could
+        not be deleted on the disk.
+        """
+        self._drop_timers()
+        for member_id in (*self.members, *self.pending):
+            self.remove(member_id)
+        self.move(Move.MIGRATED, self.since)
+        self._saved.delete(self.group_id)
+
+    def _drop_timers(self) -> None:
         for kind in (JOIN, SYNC, WAITING):
             self._timers.drop(self.key(kind))
         for member_id in (*self.members, *self.pending):
             self._timers.drop(self.key(SESSION, member_id))
-        self.move(Move.DELETED, self.since)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -203,9 +218,14 @@ class ClassicGroup:
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
+    @property
+    def last_generation(self) -> int:
+        """Return the last number that members may know."""
+        return max(self.generation, self._announced)
+
     def next_generation(self, now: int) -> None:
         """End the join phase: all present members are in the new generation."""
-        self.generation = max(self.generation, self._announced) + 1
+        self.generation = self.last_generation + 1
         self.unsynced.clear()
         self.expecting = frozenset()
         self.protocol = self.vote() if self.members else None

@@ -242,6 +242,19 @@ class Rebalances:
 
     # -- members that go -------------------------------------------------------------------------
 
+    def dismiss(self, group: ClassicGroup, effects: Effects) -> None:
+        """Answer all parked requests of a group that ends with REBALANCE_IN_PROGRESS."""
+        again = ErrorCode.REBALANCE_IN_PROGRESS
+        self._late.begun(group, effects)
+        for member in group.members.values():
+            handle = group.take_join(member)
+            if handle is not None:
+                reply = JoinGroupResponse(error_code=again, member_id=member.member_id)
+                effects.append(Replied(handle, reply))
+            if member.syncing is not None:
+                effects.append(Replied(member.syncing, synced_reply(group, member, again)))
+                member.syncing = None
+
     def remove(
         self,
         group: ClassicGroup,

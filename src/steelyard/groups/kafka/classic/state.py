@@ -55,6 +55,7 @@ class Move(StrEnum):
     JOINED = "the join phase is over"
     ASSIGNED = "the leader has assigned"
     DELETED = "deleted"
+    MIGRATED = "migrated to the consumer protocol"
 
 
 GROUPS: Machine[ClassicGroupState, Move] = Machine(
@@ -67,13 +68,18 @@ GROUPS: Machine[ClassicGroupState, Move] = Machine(
             Move.DELETED: (ClassicGroupState.DEAD,),
         },
         ClassicGroupState.PREPARING: {
-            Move.JOINED: (ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY)
+            Move.JOINED: (ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY),
+            Move.MIGRATED: (ClassicGroupState.DEAD,),
         },
         ClassicGroupState.COMPLETING: {
             Move.ASSIGNED: (ClassicGroupState.STABLE,),
             Move.REBALANCED: (ClassicGroupState.PREPARING,),
+            Move.MIGRATED: (ClassicGroupState.DEAD,),
         },
-        ClassicGroupState.STABLE: {Move.REBALANCED: (ClassicGroupState.PREPARING,)},
+        ClassicGroupState.STABLE: {
+            Move.REBALANCED: (ClassicGroupState.PREPARING,),
+            Move.MIGRATED: (ClassicGroupState.DEAD,),
+        },
         ClassicGroupState.DEAD: {},
     },
 )

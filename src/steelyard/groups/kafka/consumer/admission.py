@@ -75,12 +75,18 @@ def admit(
             if member_now is None
             else Admitted(member_now)
         )
-    if static.epoch != LEFT_FOR_NOW or (member_now is not None and member_now is not static):
+    is_free = static.epoch == LEFT_FOR_NOW or static.classic is not None
+    if not is_free or (member_now is not None and member_now is not static):
         return HeartbeatRefusal(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {static.member_id} member.",
         )
+    return returned(static, member_id)
+
+
+def returned(static: ConsumerGroupMember, member_id: str) -> Admitted:
+    """Return a static member that is back under another id."""
     back = msgspec.structs.replace(static, member_id=member_id, epoch=0, previous_epoch=0)
     return Admitted(back, replaces=static)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
+from steelyard.groups.kafka.consumer.member import ClassicMemberMetadata, ConsumerGroupMember
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.messages.consumer_groups import (
     Assignment,
@@ -15,12 +15,16 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     TopicPartitions,
 )
 from steelyard.wire.kafka.messages.consumer_groups import Member as DescribedMember
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    ASSIGNMENT_VERSION,
+    ConsumerProtocolAssignment,
+    version_of,
+    write_assignment,
+)
+from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions as ClassicPartitions
 
-CONSUMER_MEMBER = 1
-"""Member type; 0 is for members of a group in migration from the classic protocol.
-
-There are no such groups here.
-"""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Types of members, by the protocol that they use."""
 
 
 def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignment:
@@ -30,6 +34,22 @@ def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignme
         for topic, partitions in numbers_by_topic(sorted(member.assigned)).items()
     ]
     return Assignment(topics)
+
+
+def encoded_assignment(
+    group: ConsumerGroup, partitions: Iterable[TopicPartition], classic: ClassicMemberMetadata
+) -> bytes:
+    """Return an assignment as the classic protocol has it, without topics that were deleted.
+
+    In the version in which the member encodes its subscription.
+    """
+    topics = [
+        ClassicPartitions(topic, numbers)
+        for topic, numbers in numbers_by_topic(sorted(partitions)).items()
+        if group.is_there(topic)
+    ]
+    version = min(version_of(classic.protocols[0][1]), ASSIGNMENT_VERSION)
+    return write_assignment(ConsumerProtocolAssignment(topics), version)
 
 
 def described(group: ConsumerGroup) -> DescribedGroup:
@@ -60,7 +80,7 @@ def _described_member(group: ConsumerGroup, member: ConsumerGroupMember) -> Desc
         member.regex,
         _named(group, (*member.assigned, *member.revoking)),
         _named(group, group.target(member.member_id)),
-        CONSUMER_MEMBER,
+        CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -49,8 +49,10 @@ class ConsumerGroupState(StrEnum):
     STABLE = "Stable"
 
 
-SESSION = "session"
-REBALANCE = "rebalance"
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+"""Purposes of timers. JOIN and SYNC: a member of the classic protocol has to send this request."""
+
+TIMERS = (SESSION, REBALANCE, JOIN, SYNC)
 
 BUMPS_MAX = 100
 """Most rebalances whose causes are kept."""
@@ -192,6 +194,9 @@ class ConsumerGroup:
         member = self._members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.classic is not None:
+            same = generation == member.epoch
+            return ErrorCode.NONE if same else ErrorCode.ILLEGAL_GENERATION
         if not transactional and version < COMMIT_VERSION_MIN:
             return ErrorCode.UNSUPPORTED_VERSION
         return ErrorCode.STALE_MEMBER_EPOCH if generation > member.epoch else ErrorCode.NONE
@@ -215,7 +220,10 @@ class ConsumerGroup:
         member = self._members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if member_epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if member_epoch == member.epoch:
+            return ErrorCode.NONE
+        is_classic = member.classic is not None
+        return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -243,7 +251,7 @@ class ConsumerGroup:
         self._targets.pop(member_id, None)
         self._unsaved.add(member_id)
         self._is_unsaved = True
-        for what in (SESSION, REBALANCE):
+        for what in TIMERS:
             self._timers.drop((self.group_id, what, member_id))
         self.subscriptions.forget_unused(self._members.values())
         return member
@@ -395,10 +403,17 @@ class ConsumerGroup:
             self.assignment_epoch = newest
             self.epoch = max(self.epoch, newest + 1)
 
+    def migrate(self, stored: Stored) -> None:
+        """Take the members of a classic group, in a new group; `save` then stores everything."""
+        self.restore(stored)
+        self.look_at_topics(anew=True)
+        self._unsaved = {*stored.members}
+        self._is_unsaved = True
+
     def forget(self) -> None:
         self._records.erase(self.group_id, self._members)
         for member_id in self._members:
-            for what in (SESSION, REBALANCE):
+            for what in TIMERS:
                 self._timers.drop((self.group_id, what, member_id))
 
     def check(self) -> None:

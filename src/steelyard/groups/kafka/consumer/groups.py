@@ -18,26 +18,24 @@ import msgspec
 from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as causes
-from steelyard.groups.kafka.consumer.admission import (
-    Admitted,
-    admit,
-    known_member,
-    owned_partitions,
-)
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.consumer.admission import admit, known_member, owned_partitions
+from steelyard.groups.kafka.consumer.classic_members import ClassicMembers
 from steelyard.groups.kafka.consumer.description import assignment_of, described
-from steelyard.groups.kafka.consumer.group import REBALANCE, SESSION, ConsumerGroup
-from steelyard.groups.kafka.consumer.member import (
-    LEAVE,
-    LEFT_FOR_NOW,
-    ConsumerGroupMember,
-    ConsumerGroupMemberState,
-    Holdings,
+from steelyard.groups.kafka.consumer.group import JOIN, REBALANCE, SESSION, SYNC, ConsumerGroup
+from steelyard.groups.kafka.consumer.member import LEAVE, LEFT_FOR_NOW, ConsumerGroupMember
+from steelyard.groups.kafka.consumer.member_changes import (
+    MemberChanges,
+    has_moved,
+    holdings,
+    resubscribed,
 )
-from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
+from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
-from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left
+from steelyard.groups.kafka.coordinator import Coordinator
+from steelyard.groups.kafka.effects import Cause, Effects, Handle
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
@@ -57,8 +55,12 @@ TOPICS = "topics"
 TARGET = "target"
 """Purpose of a group's timer: its next target may be computed, for the members that wait."""
 
-ASSIGNOR = "assignor"
-"""A `Cause.trigger`: most members prefer another assignor."""
+LATE = {
+    REBALANCE: "did not give up its partitions",
+    JOIN: "did not join again",
+    SYNC: "did not send SyncGroup",
+}
+"""What a member has not done in time, by its timer."""
 
 
 class ConsumerGroups:
@@ -71,28 +73,33 @@ class ConsumerGroups:
         groups: CoordinatedGroups,
         table: Table,
         rng: Random,
+        coordinator: Coordinator,
         *,
         delayed_answers: bool = True,
     ) -> None:
         self._config = config
         self._late = LateHeartbeats(config, enabled=delayed_answers)
-        self._stirred: set[str] = set()
-        """Groups that have changed since the last `wake`."""
         self._topics = topics
         self._groups = groups
         self._records = Records(table)
         self._rng = rng
         self._timers = Timers()
+        self._migration = Migration(config, topics, coordinator)
+        self._changes = MemberChanges(config, groups, self._timers, self._migration, self._late)
+        self.classic = ClassicMembers(config, groups, self._timers, self._changes, rng)
 
     def load(self, now: int) -> None:
         """Restore the stored groups; each member has a whole session timeout to return."""
         for group_id, stored in self._records.restored().items():
             group = self._new(group_id)
             group.restore(stored)
-            self._groups.add(group)
+            before = self._groups.get(group_id)
+            if isinstance(before, ClassicGroup) and not before.is_empty:
+                # The broker ended between the two rows of a group that was upgraded, or downgraded.
+                self._migration.upgraded(before, [])
+            self._add(group, now)
             for member in group.each():
-                self._hear(group, member.member_id, now)
-                self._time_revocation(group, member, now)
+                self._changes.time_revocation(group, member, now)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -144,17 +151,18 @@ class ConsumerGroups:
         self._late.due(now, effects)
         for group_id, what, member_id in self._timers.due(now):
             group = self._groups.get(group_id)
-            self._stirred.add(group_id)
-            if not isinstance(group, ConsumerGroup) or group.member(member_id) is None:
+            self._changes.stirred.add(group_id)
+            member = group.member(member_id) if isinstance(group, ConsumerGroup) else None
+            if not isinstance(group, ConsumerGroup) or member is None:
                 continue
             if what == SESSION:
-                waited = self._config.group_consumer_session_timeout_ms
+                waited = self._changes.session_timeout_ms(member)
                 text, heard_at = f"sent no heartbeat for {waited} ms", now - waited
             else:
-                text, heard_at = "did not give up its partitions within its rebalance timeout", None
-            self._put_out(group, member_id, causes.EXPIRED, text, now, effects, heard_at)
+                text, heard_at = f"{LATE[what]} within its rebalance timeout", None
+            self._changes.put_out(group, member_id, causes.EXPIRED, text, now, effects, heard_at)
             try:
-                group.save()
+                self._changes.settled(group, effects)
             except StorageError as error:
                 effects.append(
                     LogLine("ERROR", f"group {group_id}: {member_id} was removed: {error}")
@@ -174,7 +182,7 @@ class ConsumerGroups:
 
     def wake(self, now: int, effects: Effects) -> None:
         """Answer the members that wait in groups that have changed, if there is news for them."""
-        stirred, self._stirred = self._stirred, set()
+        stirred, self._changes.stirred = self._changes.stirred, set()
         for group_id in sorted(stirred):
             if self._late.of_group(group_id):
                 self._wake(group_id, now, effects)
@@ -184,12 +192,9 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             self._late.refused(group_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
             return
-        if group.assignment_epoch < group.epoch:
-            if self._may_retarget(group, now):
-                group.retarget(now)
-            else:
-                interval_ms = self._config.group_consumer_assignment_interval_ms
-                self._timers.set((group_id, TARGET, ""), group.assigned_at + interval_ms)
+        if not self._changes.retarget(group, now):
+            interval_ms = self._config.group_consumer_assignment_interval_ms
+            self._timers.set((group_id, TARGET, ""), group.assigned_at + interval_ms)
         answers: list[tuple[Waiter, ConsumerGroupHeartbeatResponse]] = []
         for waiter in self._late.of_group(group_id):
             member = group.member(waiter.member_id)
@@ -197,13 +202,13 @@ class ConsumerGroups:
                 gone = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
                 self._late.answer(waiter, gone, effects)
                 continue
-            after = self._reconciled(group, member, None, resubscribed=False)
-            if _holdings(after) == _holdings(member):
+            after = self._changes.next_of(group, member)
+            if holdings(after) == holdings(member):
                 continue  # a higher epoch alone can wait for the next heartbeat
-            self._put(group, member, after, now)
+            self._changes.put(group, member, after, now)
             answers.append((waiter, self._response(group, after, changed=True, tells=True)))
         try:
-            self._settled(group, effects)
+            self._changes.settled(group, effects)
         except StorageError as error:
             text = f"group {group_id}: not stored: {error}"
             effects.append(LogLine("WARNING", text))
@@ -243,23 +248,21 @@ class ConsumerGroups:
     def _get_or_new(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
         """Return the group, or a new one that `_settle_in` adds once everything is checked.
 
-        A new one may replace an empty group of the classic protocol.
+        A new one may replace a group of the classic protocol, and has its members.
         """
         group = self._groups.get(group_id)
         if group is None and self._groups.is_full:
             return HeartbeatRefusal(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups."
             )
-        if group is None or (not isinstance(group, ConsumerGroup) and group.is_empty):
-            return self._new(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        return HeartbeatRefusal(
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot upgrade classic group {group_id} to consumer group because it has members.",
-        )
+        new = self._new(group_id)
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            return self._migration.upgrade(group, new) or new
+        return new
 
-    def _settle_in(self, group: ConsumerGroup) -> None:
+    def _settle_in(self, group: ConsumerGroup, now: int, effects: Effects) -> None:
         """Add a new group, and drop the one that it replaces.
 
         Raises StorageError; then nothing has changed.
@@ -267,9 +270,17 @@ class ConsumerGroups:
         before: Group | None = self._groups.get(group.group_id)
         if before is group:
             return
-        if before is not None:
+        if before is not None and before.is_empty:
             before.forget()
+        elif isinstance(before, ClassicGroup):
+            group.save()
+            self._migration.upgraded(before, effects)
+        self._add(group, now)
+
+    def _add(self, group: ConsumerGroup, now: int) -> None:
         self._groups.add(group)
+        for member in group.each():
+            self._changes.hear(group, member, now)
 
     # -- heartbeats ------------------------------------------------------------------------------
 
@@ -302,14 +313,10 @@ class ConsumerGroups:
                     f" {error}."
                 )
                 return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
-        self._settle_in(group)
-        self._change(group, admitted, wanted, now, effects)
-        if group.assignment_epoch < group.epoch and self._may_retarget(group, now):
-            group.retarget(now)
-        resubscribed = _resubscribed(admitted.member, wanted)
-        member = self._reconcile(group, wanted, owned, now, resubscribed=resubscribed)
-        self._hear(group, member_id, now)
-        self._settled(group, effects)
+        self._settle_in(group, now, effects)
+        member = self._changes.update(group, admitted, wanted, owned, now, effects)
+        self._changes.hear(group, member, now)
+        self._changes.settled(group, effects)
         is_full = (
             request.rebalance_timeout_ms != -1
             and (
@@ -319,10 +326,9 @@ class ConsumerGroups:
             and owned is not None
         )
         tells = joins or is_full or member.assigned.keys() != admitted.member.assigned.keys()
-        changed = joins or resubscribed or _has_moved(admitted.member, member)
-        if changed:
-            self._stirred.add(group.group_id)
-        elif (
+        before = admitted.member
+        changed = joins or resubscribed(before, member) or has_moved(before, member)
+        if not changed and (
             handle is not None
             and not (tells or owned is not None)  # without news for its member, or from it
             and self._late.wait(group.group_id, member, asker, handle, now, effects)
@@ -337,7 +343,7 @@ class ConsumerGroups:
         if topics_changed is not None:
             group.bump(Cause(TOPICS, topics_changed), now, effects)
             self._groups.touched(group.group_id)
-            self._stirred.add(group.group_id)
+            self._changes.stirred.add(group.group_id)
             group.save()  # whatever becomes of the heartbeat
 
     def _response(
@@ -360,111 +366,6 @@ class ConsumerGroups:
             assignment=assignment_of(group, member) if tells else None,
         )
 
-    def _change(
-        self,
-        group: ConsumerGroup,
-        admitted: Admitted,
-        wanted: ConsumerGroupMember,
-        now: int,
-        effects: Effects,
-    ) -> None:
-        """Put the member in the group as it is now, and begin a rebalance if there is a cause."""
-        found: list[Cause] = []
-        assignor = group.assignor
-        old = admitted.replaces
-        if old is not None:
-            group.replace(old, admitted.member)
-            self._forget(group, old.member_id, ErrorCode.FENCED_INSTANCE_ID, effects)
-            self._groups.touched(group.group_id)
-            effects.append(Left(group.group_id, old.member_id, "replaced", group.member_ids()))
-        group.put(wanted)
-        if admitted.is_new:
-            found.append(Cause(causes.JOINED, f"{wanted.name} joined"))
-        elif _resubscribed(admitted.member, wanted):
-            found.append(Cause(causes.SUBSCRIPTION, f"{wanted.name} subscribes to other topics"))
-        if found:
-            group.look_at_topics(anew=True)
-            group.subscriptions.forget_unused(group.each())
-        if admitted.is_new or old is not None or _resubscribed(admitted.member, wanted):
-            topics = tuple(sorted(group.subscriptions.topics_of(wanted)))
-            why = causes.SUBSCRIPTION if not admitted.is_new and old is None else causes.JOINED
-            effects.append(Joined(group.group_id, wanted, why, group.member_ids(), topics))
-        if group.assignor != assignor:
-            text = f"the assignor is {group.assignor} now, which most prefer"
-            found.append(Cause(ASSIGNOR, text))
-        if found:
-            text = "; ".join(cause.text for cause in found)
-            group.bump(Cause(found[0].trigger, text), now, effects)
-
-    def _may_retarget(self, group: ConsumerGroup, now: int) -> bool:
-        interval_ms = self._config.group_consumer_assignment_interval_ms
-        return not group.assigned_at or now >= group.assigned_at + interval_ms
-
-    def _reconcile(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerGroupMember,
-        owned: Partitions | None,
-        now: int,
-        *,
-        resubscribed: bool,
-    ) -> ConsumerGroupMember:
-        after = self._reconciled(group, member, owned, resubscribed=resubscribed)
-        if after != member:
-            self._put(group, member, after, now)
-        return after
-
-    def _reconciled(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerGroupMember,
-        owned: Partitions | None,
-        *,
-        resubscribed: bool,
-    ) -> ConsumerGroupMember:
-        """Return the member as it is after a heartbeat."""
-        if member.is_reconciled(group.assignment_epoch) and not resubscribed:
-            return member
-        topics = group.subscriptions.topics_of(member)
-        target = TargetAssignment(group.assignment_epoch, group.target(member.member_id), topics)
-        return reconcile(
-            member,
-            target,
-            owned,
-            lambda partition: group.owner_of(partition) is None,
-            resubscribed=resubscribed,
-        )
-
-    def _put(
-        self,
-        group: ConsumerGroup,
-        before: ConsumerGroupMember,
-        after: ConsumerGroupMember,
-        now: int,
-    ) -> None:
-        group.put(after)
-        self._time_revocation(group, after, now)
-        if _holdings(after) != _holdings(before):
-            self._groups.touched(group.group_id)
-
-    def _hear(self, group: ConsumerGroup, member_id: str, now: int) -> None:
-        timeout_ms = self._config.group_consumer_session_timeout_ms
-        self._timers.set((group.group_id, SESSION, member_id), now + timeout_ms)
-
-    def _time_revocation(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
-        key = (group.group_id, REBALANCE, member.member_id)
-        if (
-            member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
-            and member.epoch != LEFT_FOR_NOW
-        ):
-            self._timers.set(key, now + member.rebalance_timeout_ms)
-        else:
-            self._timers.drop(key)
-
-    def _settled(self, group: ConsumerGroup, effects: Effects) -> None:
-        group.settle(effects)
-        group.save()
-
     # -- members that go -------------------------------------------------------------------------
 
     def _leave(
@@ -481,44 +382,16 @@ class ConsumerGroups:
                 member, epoch=LEFT_FOR_NOW, revoking={}, assigned=dict.fromkeys(member.assigned, 0)
             )
             group.put(away)
-            self._forget(group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
-            self._time_revocation(group, away, now)
+            self._late.left(group.group_id, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+            self._changes.time_revocation(group, away, now)
             self._groups.touched(group.group_id)
         else:
-            self._put_out(group, member.member_id, causes.LEFT, "left", now, effects)
-        self._stirred.add(group.group_id)
-        self._settled(group, effects)
+            self._changes.put_out(group, member.member_id, causes.LEFT, "left", now, effects)
+        self._changes.stirred.add(group.group_id)
+        self._changes.settled(group, effects)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
-
-    def _put_out(
-        self,
-        group: ConsumerGroup,
-        member_id: str,
-        trigger: str,
-        text: str,
-        now: int,
-        effects: Effects,
-        heard_at: int | None = None,
-    ) -> None:
-        member = group.remove(member_id)
-        self._forget(group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
-        self._groups.touched(group.group_id)
-        group.look_at_topics(anew=True)
-        effects.append(Left(group.group_id, member_id, trigger, group.member_ids(), heard_at))
-        effects.append(
-            LogLine("INFO", f"group {group.group_id}: {member.name} was removed: it {text}")
-        )
-        group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
-        group.settle(effects)
-
-    def _forget(
-        self, group: ConsumerGroup, member_id: str, error: ErrorCode, effects: Effects
-    ) -> None:
-        """Answer a member that is away or replaced, and forget what it was told."""
-        self._late.gone(group.group_id, member_id, error, effects)
-        self._late.forget(group.group_id, member_id)
 
     def check(self) -> None:
         """Assert the invariants of all groups."""
@@ -549,17 +422,5 @@ def _updated(
         topics=member.topics if names is None else tuple(sorted(set(names))),
         regex=member.regex if regex is None else regex or None,
         assignor=request.server_assignor or member.assignor,
+        classic=None,
     )
-
-
-def _resubscribed(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
-    return (before.topics, before.regex) != (after.topics, after.regex)
-
-
-def _has_moved(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
-    same = (before.state, before.epoch) == (after.state, after.epoch)
-    return not same or _holdings(before) != _holdings(after)
-
-
-def _holdings(member: ConsumerGroupMember) -> tuple[Holdings, Holdings]:
-    return member.assigned, member.revoking

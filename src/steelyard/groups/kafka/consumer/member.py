@@ -25,6 +25,21 @@ Holdings = Mapping[TopicPartition, int]
 """Partitions, each with the epoch in which the member got it (KIP-1251)."""
 
 
+class ClassicMemberMetadata(msgspec.Struct, frozen=True):
+    """What a member of the classic protocol said in its JoinGroup, with its protocols in order.
+
+    Source: ConsumerGroupMemberMetadataValue.json, ClassicMemberMetadata.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol(self) -> str:
+        """Return the protocol that its responses name: its first one."""
+        return self.protocols[0][0]
+
+
 class ConsumerGroupMemberState(StrEnum):
     """The states of a member, which `reconciliation` describes."""
 
@@ -68,7 +83,8 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True):
     `topics`: sorted; `regex`: None for none; `assignor`: the preferred one, None for any; `epoch`:
     that of its target assignment, or of the previous one until it has released what it must;
     `assigned`: what it may read; `revoking`: what it has to release, and holds until it reports
-    otherwise. A partition is in one of the two, at one member.
+    otherwise. A partition is in one of the two, at one member. `classic`: None for a member that
+    uses the consumer protocol itself (see `classic_members`).
     """
 
     member_id: str
@@ -87,6 +103,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True):
     )
     assigned: Holdings = {}
     revoking: Holdings = {}
+    classic: ClassicMemberMetadata | None = None
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
         """Return whether it has exactly what the target assignment of this epoch gives it."""

@@ -18,6 +18,7 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.member import (
     RECONCILIATION,
+    ClassicMemberMetadata,
     ConsumerGroupMember,
     ConsumerGroupMemberState,
     Holdings,
@@ -70,6 +71,7 @@ class MemberRow(msgspec.Struct, frozen=True):
     assigned: tuple[OwnedPartition, ...]
     revoking: tuple[OwnedPartition, ...]
     topic_ids: dict[str, str] = {}
+    classic: ClassicMemberMetadata | None = None
 
 
 class Stored(msgspec.Struct):
@@ -178,6 +180,7 @@ def _row_of(member: ConsumerGroupMember, topic_ids: Mapping[str, bytes]) -> byte
         _held(member.assigned),
         _held(member.revoking),
         {topic: topic_ids[topic].hex() for topic in held if topic in topic_ids},
+        member.classic,
     )
     return msgspec.json.encode(row)
 
@@ -207,6 +210,7 @@ def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> Con
         RECONCILIATION.move(None, Move.RESTORED, row.state),
         _holdings(row.assigned, names),
         _holdings(row.revoking, names),
+        row.classic,
     )
 
 

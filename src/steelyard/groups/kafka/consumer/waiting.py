@@ -148,6 +148,11 @@ class LateHeartbeats:
         for waiter in self._waiting.of_group(group_id):
             self._end(waiter, error, effects)
 
+    def left(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer a member that is away or replaced, and forget what it was told."""
+        self.gone(group_id, member_id, error, effects)
+        self.forget(group_id, member_id)
+
     def released(self, link: int, effects: Effects) -> None:
         """Answer what waits on a link, on which something else came, or which is closed."""
         waiter = self._waiting.of_link(link)

@@ -99,10 +99,6 @@ class KafkaService:
             delayed_answers=parts.config.delayed_answers,
         )
         self.notes = Notes(parts.ledger, cluster, groups, self.coordinator.offsets, self.readers)
-        self.group_requests = GroupRequests(self.coordinator, cluster, durability, self.notes)
-        self.group_offsets = GroupOffsets(
-            self.coordinator, cluster, durability, self.group_requests
-        )
         table = store.table("kafka_consumer_groups")
         self.consumer_groups = ConsumerGroups(
             config,
@@ -110,9 +106,21 @@ class KafkaService:
             groups,
             table,
             parts.rng,
+            self.coordinator,
             delayed_answers=parts.config.delayed_answers,
         )
         self.consumer_groups.load(now)
+        self.group_requests = GroupRequests(
+            self.coordinator,
+            self.consumer_groups,
+            cluster,
+            durability,
+            self.notes,
+            self.faults,
+        )
+        self.group_offsets = GroupOffsets(
+            self.coordinator, cluster, durability, self.group_requests
+        )
         self.notes.resume(now)
         self.consumer_group_calls = ConsumerGroupCalls(
             self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults

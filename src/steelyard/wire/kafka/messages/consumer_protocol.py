@@ -61,7 +61,7 @@ class ConsumerProtocolAssignment(ApiMessage, frozen=True, gc=False):
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """A member's metadata. Raises ProtocolError."""
     return read_prefix(
-        ConsumerProtocolSubscription, data, min(_version(data), SUBSCRIPTION_VERSION), at=2
+        ConsumerProtocolSubscription, data, min(version_of(data), SUBSCRIPTION_VERSION), at=2
     )
 
 
@@ -70,7 +70,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     if not data:
         return ConsumerProtocolAssignment()
     return read_prefix(
-        ConsumerProtocolAssignment, data, min(_version(data), ASSIGNMENT_VERSION), at=2
+        ConsumerProtocolAssignment, data, min(version_of(data), ASSIGNMENT_VERSION), at=2
     )
 
 
@@ -86,7 +86,8 @@ def write_assignment(
     return joined([_INT16.pack(version), *write(assignment, version, flexible=False)])
 
 
-def _version(data: bytes) -> int:
+def version_of(data: bytes) -> int:
+    """Return the version of metadata or of an assignment. Raises ProtocolError."""
     if len(data) < 2:
         raise ProtocolError(f"{len(data)} bytes are not metadata of a group member")
     (version,) = _INT16.unpack_from(data)

@@ -15,9 +15,12 @@ clients ask every broker. Authorized operations are not returned.
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka.classic.joining import Join
+from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
@@ -50,9 +53,18 @@ class GroupRequests:
     """Handlers of these APIs, and the coordinator's timer."""
 
     def __init__(
-        self, coordinator: Coordinator, cluster: Cluster, durability: Durability, notes: Notes
+        self,
+        coordinator: Coordinator,
+        consumer_groups: ConsumerGroups,
+        cluster: Cluster,
+        durability: Durability,
+        notes: Notes,
+        faults: Faults,
     ) -> None:
         self._coordinator = coordinator
+        self._consumer_groups = consumer_groups
+        self._classic_members = consumer_groups.classic
+        self._faults = faults
         self._cluster = cluster
         self._durability = durability
         self._notes = notes
@@ -91,13 +103,39 @@ class GroupRequests:
     @serves(JoinGroupRequest)
     def join(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(JoinGroupRequest)
-        error = self.refusal(request.group_id)
+        error = self.refusal(request.group_id) or self._coordinator.fault(request)
         if error is not ErrorCode.NONE:
             return JoinGroupResponse(error_code=error, member_id=request.member_id)
         happened: Effects = []
-        self._coordinator.join(request, call.version, call.asker, call, now, happened)
+        answer = self._join_consumer_group(call, request, now, happened, effects)
+        if answer is None:
+            self._coordinator.join(request, call.version, call.asker, call, now, happened)
         self.settle(happened, now, effects)
-        return None
+        return None if answer is None else self._durability.acknowledge_call(call, answer, effects)
+
+    def _join_consumer_group(
+        self,
+        call: OpenRequest,
+        request: JoinGroupRequest,
+        now: int,
+        happened: Effects,
+        effects: list[Effect],
+    ) -> JoinGroupResponse | None:
+        """Return the answer of a consumer group; None if the group is a classic one."""
+        group = self._classic_members.group(request.group_id)
+        if group is None:
+            return None
+        join = Join(request, call.version, call.asker, call)
+        answer: JoinGroupResponse | None
+        try:
+            answer = self._classic_members.join(group, join, now, happened)
+        except StorageError as error:
+            text = f"group {request.group_id} cannot be stored: {error}"
+            self._faults.tell(text, now, effects)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answer = JoinGroupResponse(error_code=code, member_id=request.member_id)
+        self._consumer_groups.wake(now, happened)
+        return answer
 
     @serves(SyncGroupRequest)
     def sync(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
@@ -105,6 +143,10 @@ class GroupRequests:
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
+        group = self._classic_members.group(request.group_id)
+        if group is not None:
+            answer = self._classic_members.sync(group, request, now)
+            return self._durability.acknowledge_call(call, answer, effects)
         happened: Effects = []
         self._coordinator.sync(request, call.version, call.asker, call, now, happened)
         self.settle(happened, now, effects)
@@ -115,6 +157,10 @@ class GroupRequests:
         request = call.read(HeartbeatRequest)
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
+            return HeartbeatResponse(error_code=error)
+        group = self._classic_members.group(request.group_id)
+        if group is not None:
+            error = self._classic_members.heartbeat(group, request, now)
             return HeartbeatResponse(error_code=error)
         happened: Effects = []
         self._coordinator.heartbeat(request, call.version, call.asker, call, now, happened)
@@ -128,7 +174,12 @@ class GroupRequests:
         if error is not ErrorCode.NONE:
             return LeaveGroupResponse(error_code=error)
         happened: Effects = []
-        answer = self._coordinator.leave(request, call.version, now, happened)
+        group = self._classic_members.group(request.group_id)
+        if group is not None:
+            answer = self._classic_members.leave(group, request, call.version, now, happened)
+            self._consumer_groups.wake(now, happened)
+        else:
+            answer = self._coordinator.leave(request, call.version, now, happened)
         self.settle(happened, now, effects)
         return answer
 

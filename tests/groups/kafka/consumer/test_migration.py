@@ -1,0 +1,452 @@
+"""Groups that change between the classic protocol and KIP-848 while they have members."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.groups.kafka.consumer.classic_client import SESSION_MS, ClassicClient
+from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World, of
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+
+Member = Client | ClassicClient
+
+
+def settle(rig: Rig, *members: Member, rounds: int = 12) -> None:
+    for _ in range(rounds):
+        for member in members:
+            member.beat()
+        rig.pass_time(1_000)
+
+
+def classic(rig: Rig, count: int = 2) -> list[ClassicClient]:
+    """A classic group of so many members that share topic t."""
+    members = [ClassicClient(rig, f"c{n}", ["t"]) for n in range(count)]
+    settle(rig, *members)
+    assert rig.groups.get(GROUP).kind == "classic"  # type: ignore[union-attr]
+    assert shared(*members)
+    return members
+
+
+def shared(*members: Member, partitions: int = 4) -> bool:
+    """Whether they have all partitions of topic t, each one reader, in shares that differ by one."""
+    held = [partition for member in members for partition in member.owned]
+    sizes = [len(member.owned) for member in members]
+    return sorted(held) == sorted(of("t", *range(partitions))) and max(sizes) - min(sizes) <= 1
+
+
+def kind(rig: Rig) -> str:
+    group = rig.groups.get(GROUP)
+    assert group is not None
+    return group.kind
+
+
+# -- upgrades --------------------------------------------------------------------------------------
+
+
+def test_a_rolling_upgrade() -> None:
+    """Members are replaced one by one; at the end all use the new protocol."""
+    rig = Rig()
+    members: list[Member] = [*classic(rig)]
+    for number in range(2):
+        old = members[0]
+        assert isinstance(old, ClassicClient)
+        members.append(Client(rig, f"m{number}", ["t"]))
+        settle(rig, *members)
+        assert kind(rig) == "consumer"
+        assert shared(*members)
+        old.leave()
+        members.remove(old)
+        settle(rig, *members)
+        assert shared(*members)
+    described = rig.consumers.describe(GROUP)
+    assert [member.member_type for member in described.members] == [1, 1]
+
+
+def test_members_keep_their_partitions_and_generation() -> None:
+    rig = Rig()
+    one, two = classic(rig)
+    before = {one.member_id: one.owned, two.member_id: two.owned}
+    generation = one.generation
+    rig.join("m1", topic_partitions=[])
+    group = rig.group
+    assert {name: {*member.assigned} for name in before if (member := group.member(name))} == before
+    assert group.epoch == generation + 1
+    assert one.heartbeat(generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    described = {one.member_id: one.member_type for one in rig.consumers.describe(GROUP).members}
+    assert described == {one.member_id: 0, two.member_id: 0, "m1": 1}
+
+
+def test_who_waits_for_a_generation_joins_again() -> None:
+    """The join phase of a classic group ends with REBALANCE_IN_PROGRESS for all that wait in it."""
+    rig = Rig()
+    members = classic(rig)
+    late = ClassicClient(rig, "late", ["t"])
+    late.beat()
+    assert late.handle is not None, "it waits for the others to join again"
+    new = Client(rig, "m1", ["t"])
+    new.beat()
+    late.beat()
+    assert late.errors == [ErrorCode.REBALANCE_IN_PROGRESS]
+    settle(rig, *members, late, new)
+    assert shared(*members, late, new)
+
+
+def test_who_waits_for_the_leader_joins_again() -> None:
+    """In the sync phase, too."""
+    rig = Rig()
+    leader, follower = classic(rig)
+    leader.phase = "join"
+    for _ in range(4):  # both join; the follower sends SyncGroup, the leader has yet to
+        follower.beat()
+        if leader.phase == "join":
+            leader._join()
+    assert (leader.phase, follower.phase) == ("sync", "sync")
+    assert follower.handle is not None
+    new = Client(rig, "m1", ["t"])
+    new.beat()
+    follower.beat()
+    assert follower.errors[-1] is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(rig, leader, follower, new)
+    assert shared(leader, follower, new)
+
+
+def test_a_static_member_is_upgraded_in_its_place() -> None:
+    """A classic static member sends no LeaveGroup: its successor need not wait for one."""
+    rig = Rig()
+    old = ClassicClient(rig, "c", ["t"], instance="i")
+    other = ClassicClient(rig, "d", ["t"])
+    settle(rig, old, other)
+    new = Client(rig, "m1", ["t"], instance="i")
+    settle(rig, new, other)
+    assert old.member_id not in rig.group.member_ids()
+    assert shared(new, other)
+    assert old.heartbeat(old.generation) is ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_upgrades_that_are_not_allowed(policy: str) -> None:
+    rig = Rig(group_consumer_migration_policy=policy)
+    members = classic(rig)
+    answer = rig.join("m1")
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert "online upgrades are disabled" in (answer.error_message or "")
+    settle(rig, *members)
+    assert kind(rig) == "classic"
+    assert shared(*members)
+
+
+def test_a_group_that_is_too_large() -> None:
+    rig = Rig(group_consumer_max_size=1)
+    classic(rig)
+    answer = rig.join("m1")
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert "too many members" in (answer.error_message or "")
+
+
+def test_an_upgrade_that_cannot_be_stored() -> None:
+    """The classic group goes on as if nothing had happened; the next attempt succeeds."""
+    rig = Rig()
+    members = classic(rig)
+    rig.disk.room_bytes = 0
+    with pytest.raises(StorageError):
+        rig.join("m1")
+    assert kind(rig) == "classic"
+    rig.disk.room_bytes = None
+    settle(rig, *members)
+    assert not any(member.errors[1:] for member in members)
+    new = Client(rig, "m1", ["t"])
+    settle(rig, *members, new)
+    assert shared(*members, new)
+
+
+# -- members of the classic protocol in consumer groups --------------------------------------------
+
+
+def test_a_classic_member_joins_a_consumer_group() -> None:
+    rig = Rig()
+    new = Client(rig, "m1", ["t"])
+    settle(rig, new)
+    old = ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    assert kind(rig) == "consumer"
+    assert shared(new, old)
+
+
+def test_a_classic_member_that_is_silent() -> None:
+    """Its own session timeout counts."""
+    rig = Rig()
+    new = Client(rig, "m1", ["t"])
+    old = ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    rig.pass_time(SESSION_MS)
+    assert rig.group.member_ids() == ("m1",)
+    assert f"sent no heartbeat for {SESSION_MS} ms" in rig.last_cause.text
+
+
+def test_a_classic_member_that_does_not_join_again() -> None:
+    """It sends heartbeats but does not rejoin, as a client whose application does not poll."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    third = Client(rig, "m2", ["t"])
+    generation = old.generation
+    for _ in range(40):
+        for client in (new, third):
+            client.beat()
+        if old.heartbeat(generation) is ErrorCode.UNKNOWN_MEMBER_ID:
+            break
+        rig.pass_time(1_000)
+    assert rig.group.member_ids() == ("m1", "m2")
+    assert "did not join again within its rebalance timeout" in str(rig.causes)
+
+
+def test_a_classic_member_that_does_not_sync() -> None:
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new)
+    old._join()
+    assert old.phase == "sync"
+    for _ in range(40):
+        new.beat()
+        if old.heartbeat(old.generation) is ErrorCode.UNKNOWN_MEMBER_ID:
+            break
+        rig.pass_time(1_000)
+    assert "did not send SyncGroup within its rebalance timeout" in str(rig.causes)
+
+
+def test_other_protocols_are_refused() -> None:
+    rig = Rig()
+    settle(rig, Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"]))
+    other = ClassicClient(rig, "d", ["t"], protocol="roundrobin")
+    answer = other.join_group("")
+    assert answer is not None
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_requests_of_members_that_use_the_other_protocol() -> None:
+    """A member of the consumer protocol sends neither Heartbeat nor SyncGroup nor LeaveGroup."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    old.member_id = "m1"
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert old.heartbeat(new.epoch) is unknown
+    answer = old.sync_group(new.epoch)
+    assert answer is not None
+    assert answer.error_code == unknown
+    assert old.leave().members[0].error_code == unknown
+
+
+def test_commits_of_both() -> None:
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+
+    def commit(member_id: str, generation: int, version: int) -> ErrorCode:
+        words = (member_id, None, generation)
+        return rig.group.check_commit(*words, version=version, transactional=False, now=rig.now)
+
+    assert commit(old.member_id, old.generation, 8) is ErrorCode.NONE
+    assert commit(old.member_id, old.generation - 1, 8) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("m1", new.epoch, 8) is ErrorCode.UNSUPPORTED_VERSION
+    assert rig.group.check_fetch(old.member_id, old.generation) is ErrorCode.NONE
+    wrong = rig.group.check_fetch(old.member_id, old.generation - 1)
+    assert wrong is ErrorCode.ILLEGAL_GENERATION
+
+
+# -- downgrades ------------------------------------------------------------------------------------
+
+
+def test_a_rolling_downgrade() -> None:
+    rig = Rig()
+    members: list[Member] = [Client(rig, "m1", ["t"]), Client(rig, "m2", ["t"])]
+    settle(rig, *members)
+    for number in range(2):
+        old = members[0]
+        assert isinstance(old, Client)
+        members.append(ClassicClient(rig, f"c{number}", ["t"]))
+        settle(rig, *members)
+        assert shared(*members)
+        old.leave()
+        members.remove(old)
+        settle(rig, *members)
+        assert shared(*members)
+    assert kind(rig) == "classic"
+
+
+def test_the_last_one_of_the_consumer_protocol_dies() -> None:
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    settle(rig, old, rounds=60)
+    assert kind(rig) == "classic"
+    assert shared(old)
+
+
+def test_a_static_member_is_downgraded_in_its_place() -> None:
+    rig = Rig()
+    new = Client(rig, "m1", ["t"], instance="i")
+    other = ClassicClient(rig, "d", ["t"])
+    settle(rig, new, other)
+    old = ClassicClient(rig, "c", ["t"], instance="i")
+    settle(rig, old, other)
+    assert kind(rig) == "classic"
+    assert shared(old, other)
+
+
+@pytest.mark.parametrize("policy", ["disabled", "upgrade"])
+def test_downgrades_that_are_not_allowed(policy: str) -> None:
+    """The group stays one of the new protocol, and serves its members."""
+    rig = Rig(group_consumer_migration_policy=policy)
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    new.leave()
+    settle(rig, old)
+    assert kind(rig) == "consumer"
+    assert shared(old)
+
+
+def test_a_restart_in_between() -> None:
+    """Members of both kinds go on after a restart, and after a kill between the two rows."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    before = rig.group.epoch
+    rig.restart()
+    settle(rig, new, old)
+    assert rig.group.epoch == before, "nobody had to join again"
+    assert shared(new, old)
+
+
+def test_a_kill_between_the_two_rows() -> None:
+    rig = Rig()
+    members = classic(rig)
+    saved = [(key, value) for key, value in rig.store.table("kafka_groups").items()]
+    new = Client(rig, "m1", ["t"])
+    new.beat()
+    for key, value in saved:
+        rig.store.table("kafka_groups").put(key, value)
+    rig.restart()
+    assert kind(rig) == "consumer"
+    assert not list(rig.store.table("kafka_groups").items())
+    settle(rig, *members, new)
+    assert shared(*members, new)
+
+
+# -- laws ------------------------------------------------------------------------------------------
+
+CLIENTS_MAX = 5
+ROUNDS_MAX = 90
+TOPICS = ["a", "t"]
+picks = st.integers(0, CLIENTS_MAX - 1)
+topics = st.lists(st.sampled_from(TOPICS), unique=True, min_size=1).map(sorted)
+
+
+class Mixed(RuleBasedStateMachine):
+    """Members of both protocols come and go as they like; a partition has one reader at any moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = Rig(World(a=2, t=4))
+        self.clients: list[Member] = []
+        self.names = 0
+
+    def one(self, pick: int) -> Member:
+        return self.clients[pick % len(self.clients)]
+
+    @rule(wanted=topics, is_classic=st.booleans())
+    def join(self, wanted: list[str], is_classic: bool) -> None:
+        if len(self.clients) < CLIENTS_MAX:
+            self.names += 1
+            kind = ClassicClient if is_classic else Client
+            self.clients.append(kind(self.rig, f"m{self.names}", wanted))
+            self.clients[-1].beat()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def beat(self, pick: int) -> None:
+        self.one(pick).beat()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def leave(self, pick: int) -> None:
+        client = self.one(pick)
+        self.clients.remove(client)
+        if not isinstance(client, ClassicClient) or client.member_id:
+            client.leave()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def die(self, pick: int) -> None:
+        self.clients.remove(self.one(pick))
+
+    @rule(ms=st.sampled_from([1_000, BEAT_MS, 20_000, 50_000]))
+    def pass_time(self, ms: int) -> None:
+        self.rig.pass_time(ms)
+
+    @rule(topic=st.sampled_from(TOPICS))
+    def grow(self, topic: str) -> None:
+        self.rig.world.set(topic, min(8, self.rig.world.partitions(topic) + 1))
+
+    @rule()
+    def restart(self) -> None:
+        self.rig.restart()
+        for client in self.clients:
+            if isinstance(client, ClassicClient):
+                client.reset()
+
+    @rule()
+    def get_quiet(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            for client in self.clients:
+                client.beat()
+            self.rig.pass_time(1_000)
+        group = self.rig.groups.get(GROUP)
+        if not self.clients:
+            return
+        assert group is not None
+        assert group.state == "Stable"
+        assert len(group.member_ids()) == len(self.clients)
+        everyone = all(isinstance(client, ClassicClient) for client in self.clients)
+        if not everyone:
+            assert group.kind == "consumer"
+        held = [partition for client in self.clients for partition in client.owned]
+        assert len(held) == len(set(held))
+        if isinstance(group, ConsumerGroup):
+            wanted = {topic for client in self.clients for topic in client.topics}
+            counts = {topic: self.rig.world.partitions(topic) for topic in wanted}
+            assert set(held) == {
+                TopicPartition(topic, number)
+                for topic, count in counts.items()
+                for number in range(count)
+            }
+        for client in self.clients:
+            assert {topic for topic, _ in client.owned} <= set(client.topics)
+
+    @invariant()
+    def one_reader(self) -> None:
+        group = self.rig.groups.get(GROUP)
+        counted = group.member_ids() if group is not None else ()
+        readers: dict[TopicPartition, str] = {}
+        for client in self.clients:
+            if client.member_id in counted:
+                for partition in client.owned:
+                    assert partition not in readers, f"{readers[partition]}, {client.member_id}"
+                    readers[partition] = client.member_id
+
+    @invariant()
+    def is_whole(self) -> None:
+        self.rig.took([])
+
+    def teardown(self) -> None:
+        self.get_quiet()
+
+
+Mixed.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+TestMixed = Mixed.TestCase
