@@ -59,17 +59,26 @@ def compare(
         if rows:
             members = _clients(rows[0].members_before), _clients(rows[-1].members_after)
             assert members == (one.before, one.after)
-            _compare_pauses([row.rebalance for row in rows], handoffs, one, interval_ms)
+            names = [row.rebalance for row in rows]
+            _compare_pauses(names, handoffs, one, interval_ms, has_log=has_log)
 
 
 def _compare_pauses(
-    names: Sequence[str], handoffs: Sequence[IncidentHandoff], one: Truth, interval_ms: int
+    names: Sequence[str],
+    handoffs: Sequence[IncidentHandoff],
+    one: Truth,
+    interval_ms: int,
+    *,
+    has_log: bool,
 ) -> None:
     known = [row for row in handoffs if row.rebalance in names and row.pause_ms is not None]
     for kind, true in ((MOVED, one.pauses_ms), (STALLED, one.stalls_ms)):
         found = {f"{row.topic}-{row.queue}": row for row in known if row.kind == kind}
         for place, true_ms in true.items():
             if kind == STALLED and place not in found:
+                # Without the log, a coordinator's restart is a rebalance that began when it was back.
+                if one.trigger == COORDINATOR and not has_log:
+                    continue
                 assert true_ms < STALL_TIMES * interval_ms, f"{one.trigger} {place}: {true_ms}"
                 continue
             row = found[place]  # the last one, of a partition that moved twice
