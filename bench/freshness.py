@@ -311,7 +311,7 @@ def measure(to: str, options: argparse.Namespace) -> Figures:
         watcher.start()
         sink = Sink(cluster.nameserver, table, options)
         stack.callback(ended, sink.process)
-        addresses = ",".join(cluster.kafka)
+        addresses = ",".join(cluster.kafka.values())
         command = [sys.executable, __file__, "--load", addresses]
         command += [str(options.rate), str(options.bytes)]
         source = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
