@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from steelyard import Message, MessageView
+from steelyard import Message, MessageView, Producer
 
 
 class Seen(NamedTuple):
@@ -61,3 +62,29 @@ def seen_by_steelyard(view: MessageView) -> Seen:
 def numbers(views: Iterable[MessageView]) -> list[int]:
     """The numbers of messages of a series."""
     return [int(view.properties["number"]) for view in views]
+
+
+class Sending(threading.Thread):
+    """Sends numbered messages, `batch` of them some two hundred times a second, until it is told to stop."""
+
+    def __init__(self, nameserver: str, topic: str, *, batch: int = 1) -> None:
+        super().__init__()
+        self.sent = 0
+        self._nameserver, self._topic, self._batch = nameserver, topic, batch
+        self._enough = threading.Event()
+
+    def run(self) -> None:
+        with Producer(f"{self._topic}pg", self._nameserver) as producer:
+            while not self._enough.wait(0.005):
+                numbers = range(self.sent, self.sent + self._batch)
+                messages = [message(self._topic, "s", number, 60) for number in numbers]
+                if self._batch == 1:
+                    producer.send(messages[0])
+                else:
+                    producer.send_batch(messages)
+                self.sent += self._batch
+
+    def stop(self) -> int:
+        self._enough.set()
+        self.join()
+        return self.sent

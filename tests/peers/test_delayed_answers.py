@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running, create_topic, run_steelyard
-from tests.peers.series import message
+from tests.peers.series import Sending
 from tests.waiting import until
-
-from steelyard import Producer
 
 pytestmark = pytest.mark.peer
 
@@ -20,33 +17,11 @@ QUEUES_PER_BROKER = 8
 ROUNDS = 3
 
 
-class Load(threading.Thread):
-    """Sends numbered messages, five at a time, some thousand a second."""
-
-    def __init__(self, cluster: Running, topic: str) -> None:
-        super().__init__()
-        self.sent = 0
-        self._cluster, self._topic = cluster, topic
-        self._enough = threading.Event()
-
-    def run(self) -> None:
-        with Producer(f"{self._topic}pg", self._cluster.nameserver) as producer:
-            while not self._enough.wait(0.005):
-                batch = [message(self._topic, "s", self.sent + step, 60) for step in range(5)]
-                producer.send_batch(batch)
-                self.sent += 5
-
-    def stop(self) -> int:
-        self._enough.set()
-        self.join()
-        return self.sent
-
-
 def grow(cluster: Running, peer: Peer, admin: Peer, name: str) -> int:
     """Let a group grow from one member to two and to four under load; return the repeated deliveries."""
     create_topic(cluster, admin, name, queues=QUEUES_PER_BROKER)
     members = [f"{name}m{number}" for number in range(4)]
-    load = Load(cluster, name)
+    load = Sending(cluster.nameserver, name, batch=5)
 
     def join(*joining: str) -> None:
         for member in joining:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,40 +10,17 @@ import pytest
 from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member, by_queue
-from tests.peers.series import message
+from tests.peers.series import Sending
 from tests.waiting import until
-
-from steelyard import Producer
 
 pytestmark = pytest.mark.peer
 
 QUEUES = 8
 
 
-class Sending(threading.Thread):
-    """Sends numbered messages, some two hundred a second, until it is told to stop."""
-
-    def __init__(self, cluster: Running, topic: str) -> None:
-        super().__init__()
-        self.sent = 0
-        self._cluster, self._topic = cluster, topic
-        self._enough = threading.Event()
-
-    def run(self) -> None:
-        with Producer(f"{self._topic}pg", self._cluster.nameserver) as producer:
-            while not self._enough.wait(0.005):
-                producer.send(message(self._topic, "s", self.sent, 60))
-                self.sent += 1
-
-    def stop(self) -> int:
-        self._enough.set()
-        self.join()
-        return self.sent
-
-
 @contextmanager
 def sending(cluster: Running, topic: str) -> Iterator[Sending]:
-    thread = Sending(cluster, topic)
+    thread = Sending(cluster.nameserver, topic)
     thread.start()
     try:
         yield thread

@@ -9,6 +9,7 @@ did not give. Otherwise it starts a local Spark of its own, quick to start on an
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import os
 import re
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ from steelyard.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MakeSession = Callable[[argparse.Namespace], "SparkSession"]
+"""Makes the session that options of the command line ask for."""
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 

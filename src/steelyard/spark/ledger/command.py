@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steelyard.arguments import seconds, whole_number
 from steelyard.ledger.events import LEDGER_TOPIC
@@ -17,14 +16,9 @@ from steelyard.spark.ledger.job import (
     read_ledger,
     tables_in,
 )
+from steelyard.spark.session import MakeSession
 from steelyard.spark.terminal import ProgressLine
 from steelyard.spark.waiting import noting_signals, wait_for
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-MakeSession = Callable[[argparse.Namespace], "SparkSession"]
-"""Makes the session that options of the command line ask for."""
 
 COUNT_MAX = 1_000_000
 SHOWN_MAX = 1_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from steelyard.errors import ConfigError
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.reading.catalog import Catalog
 from steelyard.spark.reading.planning import look
+from steelyard.spark.session import MakeSession
 from steelyard.spark.table.compaction import RETAIN_S, TARGET_BYTES, compact
 from steelyard.spark.table.files import TableLog
 from steelyard.spark.table.kept import Kept, agreed, keep, read_kept
@@ -34,9 +34,6 @@ from steelyard.spark.waiting import noting_signals, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MakeSession = Callable[[argparse.Namespace], "SparkSession"]
-"""Makes the session that options of the command line ask for."""
 
 INTERVAL_S = 5.0
 BATCH_MAX = 500_000

@@ -2,8 +2,8 @@
 
 Upgrade: when a client of the consumer protocol joins a classic group of consumers, it becomes a
 consumer group with the same members. They keep their partitions, and the classic protocol, which
-`classic_members` serves. Members that are replaced one by one bring a whole deployment to
-the new protocol, without a stop.
+`classic_members` serves. Members that are replaced one by one bring a whole deployment to the new
+protocol, without a stop.
 
 Downgrade: when the last member of the consumer protocol goes, and others are left, the group
 becomes a classic one with their partitions, and they rebalance.
