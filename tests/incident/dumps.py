@@ -21,6 +21,7 @@ DUMPS = (
 )
 """With eight incidents each."""
 RESTARTS = ("kafka-4.3.1-classic-restarts", "kafka-4.3.1-consumer-restarts")
+ROLLING = "kafka-4.3.1-consumer-rolling"
 EAGER = "kafka-4.3.1-classic-eager"
 GROUP = "incident"
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import pytest
-from tests.incident.dumps import DUMPS, EAGER, GROUP, RESTARTS, evidence, topic, truth
+from tests.incident.dumps import DUMPS, EAGER, GROUP, RESTARTS, ROLLING, evidence, topic, truth
 from tests.incident.truth import compare, compare_holdings
 
 from steelyard.incident.analysis import costs
 from steelyard.incident.broker_log import COORDINATOR
-from steelyard.ledger.tables import STALLED
+from steelyard.ledger.tables import MOVED, STALLED
 
 INTERVAL_MS = 500
 """How often the members committed."""
@@ -41,6 +43,22 @@ def test_restarts(dump: str, with_log: bool) -> None:
         assert row.started_error_ms == 0  # the log says when it stopped
         assert row.rebalance_ms is not None
         assert row.rebalance_ms > 1_000
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_rolling_restarts(with_log: bool) -> None:
+    """A member leaves and another one joins at once: a partition moves, and is read when the next rebalance is on."""
+    found = topic(ROLLING)
+    rows = costs(found.groups[GROUP], found.topics, evidence(ROLLING) if with_log else ())
+    compare(rows.rebalances, rows.handoffs, truth(ROLLING), INTERVAL_MS, has_log=with_log)
+    began = [row.started_at for row in rows.rebalances]
+    outlast = [
+        row
+        for row in rows.handoffs
+        if row.pause_ms is not None
+        and bisect_right(began, row.moved_at) < bisect_right(began, row.first_commit_ms or 0)
+    ]
+    assert {row.kind for row in outlast} == {MOVED}
 
 
 @pytest.mark.parametrize("with_log", [True, False])

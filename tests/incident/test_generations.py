@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from steelyard.incident.analysis import costs
+from steelyard.incident.broker_log import COORDINATOR, UNLOADED, Evidence
 from steelyard.incident.offsets_topic import CommitSeries, GroupHistory, GroupRecord
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.coordinator_records import (
@@ -36,6 +39,11 @@ def comes(at: int, member: str, instance: str | None, *partitions: int) -> list[
         2, 1, assigned_partitions=(CurrentPartitions(TOPIC_ID, partitions),)
     )
     return [GroupRecord(at, SUBSCRIBED, key, subscribed), GroupRecord(at, CURRENT, key, held)]
+
+
+def gets(at: int, member: str, *partitions: int) -> GroupRecord:
+    """A member has these from now on."""
+    return comes(at, member, None, *partitions)[1]
 
 
 def goes(at: int, member: str) -> list[GroupRecord]:
@@ -92,3 +100,57 @@ def test_one_commit_that_was_refused_is_no_stall() -> None:
         joined = found.rebalances[1]
         assert (joined.trigger, joined.queues_moved) == ("joined", 0)
         assert joined.queues_stalled == stalled, silent
+
+
+ROLLING = (
+    epoch(500, 2),
+    *(*comes(500, "a", None, 0), *comes(500, "b", None, 1)),
+    *(*goes(30_200, "a"), epoch(30_200, 3), gets(30_300, "b", 0, 1)),
+    *(epoch(30_400, 4), *comes(30_400, "e", None)),
+)
+"""a leaves, and b gets its partition before e joins and gets none: within one commit interval."""
+
+
+@pytest.mark.parametrize(
+    ("silent", "pause_ms", "stalled"),
+    [(range(0), 500, []), (range(30_001, 35_000), 4_350, [1])],
+)
+def test_a_pause_that_outlasts_the_next_rebalance(
+    silent: range, pause_ms: int, stalled: list[int]
+) -> None:
+    """It is that of the move. What was nobody else's before the pause, stood still."""
+    found = costs(history(ROLLING, silent), {TOPIC_ID: "T"})
+    _, left, joined = found.rebalances
+    assert (left.trigger, joined.trigger) == ("left (unregistered)", "joined")
+    (moved,) = (row for row in found.handoffs if row.rebalance == left.rebalance)
+    assert (moved.queue, moved.kind, moved.from_client, moved.to_client) == (
+        0,
+        "moved",
+        "c-a",
+        "c-b",
+    )
+    assert (moved.pause_ms, moved.pause_error_ms) == (pause_ms, 500 if not silent else 650)
+    assert [
+        (row.queue, row.kind) for row in found.handoffs if row.rebalance == joined.rebalance
+    ] == [(queue, "stalled") for queue in stalled]
+
+
+def test_a_pause_is_unknown_if_the_partition_moves_again() -> None:
+    """The last of its owners has the whole of it."""
+    records = [*ROLLING, gets(30_450, "b", 1), gets(30_500, "e", 0)]
+    found = costs(history(records, range(0)), {TOPIC_ID: "T"})
+    _, left, joined = found.rebalances
+    moves = {row.rebalance: row for row in found.handoffs if row.kind == "moved"}
+    assert (moves[left.rebalance].to_client, moves[left.rebalance].pause_ms) == ("c-b", None)
+    last = moves[joined.rebalance]
+    assert (last.from_client, last.to_client) == ("c-b", "c-e")
+    assert (last.last_commit_ms, last.first_commit_ms) == (30_000, 31_000)
+
+
+def test_a_pause_is_unknown_if_the_coordinator_restarts() -> None:
+    """What the new owner commits first may have been processed long before."""
+    lines = [Evidence(30_500, "g", "", UNLOADED, ""), Evidence(30_900, "g", "", COORDINATOR, "")]
+    found = costs(history(ROLLING, range(0)), {TOPIC_ID: "T"}, lines)
+    (left,) = (row for row in found.rebalances if row.trigger == "left (unregistered)")
+    (moved,) = (row for row in found.handoffs if row.rebalance == left.rebalance)
+    assert (moved.last_commit_ms, moved.first_commit_ms, moved.pause_ms) == (30_000, None, None)

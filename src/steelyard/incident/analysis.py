@@ -10,10 +10,13 @@ Times
 - **Pause** of a partition that moved: the old owner processed its last message between its last
   commit and an interval later, the new one its first between an interval before its first commit
   and that commit; neither on the other side of the move. The pause is the time between the middles
-  of the two spans, and its error half their lengths together: at most one commit interval.
+  of the two spans, and its error half their lengths together: at most one commit interval. It is
+  unknown if the new owner lost the partition, or the group its coordinator, before it committed;
+  another rebalance that left the partition where it was does not matter.
 - A partition that kept its owner **stood still** if the longest time between two of its commits
   during the rebalance is `STALLED_TIMES` as long as nine of ten before. Its pause is that between
-  the middles of the interval after the earlier and that before the later commit.
+  the middles of the interval after the earlier and that before the later commit. The pause of an
+  earlier move that lasted into the rebalance is counted with that move only.
 
 Why it began
 - Records say who is gone and who is new. Why a member is gone, the broker's log says; without
@@ -125,11 +128,18 @@ def costs(
     found = IncidentCosts([], [], sorted(_holdings(known, history)))
     spans = _spans(_with_coordinators(known, evidence))
     orphans: set[TopicPartition] = set()
-    for number, span in enumerate(spans):
+    paused: dict[TopicPartition, int] = {}
+    for number, (span, ends) in enumerate(zip(spans, _ends(spans), strict=True)):
         until = spans[number + 1].rounds[0].at if number + 1 < len(spans) else None
-        _add(found, _Rebalance(history, span, until, evidence, orphans))
+        one = _Rebalance(history, span, until, ends, evidence, orphans, paused)
+        moved = one.handoffs()
+        found.handoffs.extend(moved)
+        found.rebalances.append(one.row(moved))
         kept = span.after.owners.keys()
         orphans = (orphans | span.before.owners.keys()) - kept if span.after.members else set()
+        for row in moved:
+            if row.kind == MOVED and row.pause_ms is not None:
+                paused[TopicPartition(row.topic, row.queue)] = row.moved_at
     return found
 
 
@@ -175,6 +185,24 @@ def _continues(before: Generation, after: Generation) -> bool:
     return before.has_new_coordinator or before.owners.items() < after.owners.items()
 
 
+def _ends(spans: Sequence[_Span]) -> list[dict[TopicPartition, int | None]]:
+    """Return, for each rebalance, until when commits are those of the owners that it led to.
+
+    By partition that it moved: until that moved again, or the group got a coordinator.
+    """
+    found: list[dict[TopicPartition, int | None]] = []
+    next_moves: dict[TopicPartition, int] = {}
+    next_coordinator: int | None = None
+    for span in reversed(spans):
+        first, old, new = span.rounds[0], span.before.owners, span.after.owners
+        moved = [place for place in old.keys() | new.keys() if old.get(place) != new.get(place)]
+        found.append({place: next_moves.get(place, next_coordinator) for place in moved})
+        if first.has_new_coordinator:
+            next_moves, next_coordinator = {}, first.at
+        next_moves.update(dict.fromkeys(moved, first.at))
+    return found[::-1]
+
+
 def _holdings(known: Sequence[Generation], history: GroupHistory) -> Iterator[QueueHolding]:
     """Yield who had which partition when, up to the last record or commit."""
     commits = [series.at[-1] for series in history.commits.values() if series.at]
@@ -194,12 +222,6 @@ def _holdings(known: Sequence[Generation], history: GroupHistory) -> Iterator[Qu
     yield from open_.values()
 
 
-def _add(found: IncidentCosts, one: _Rebalance) -> None:
-    moved = one.handoffs()
-    found.handoffs.extend(moved)
-    found.rebalances.append(one.row(moved))
-
-
 class _Rebalance:
     """One rebalance, with what is known of it."""
 
@@ -208,14 +230,19 @@ class _Rebalance:
         history: GroupHistory,
         span: _Span,
         until: int | None,
+        ends: Mapping[TopicPartition, int | None],
         evidence: Sequence[Evidence],
         orphans: Container[TopicPartition],
+        paused: Mapping[TopicPartition, int],
     ) -> None:
-        """`until`: when the next one was recorded; `orphans`: partitions without an owner.
+        """`until`: when the next one was recorded; `ends`: see `_ends`.
 
-        They lost it in an earlier rebalance, since which the group has had members.
+        `orphans`: partitions that lost their owner in an earlier rebalance, since which the group
+        has had members; `paused`: when partitions moved before, if the pause of that is known.
         """
         self._orphans = orphans
+        self._ends = ends
+        self._paused = paused
         self._history = history
         self._span = span
         self._until = until
@@ -442,11 +469,12 @@ class _Rebalance:
         start = max(0, bisect_right(series.at, since) - USUAL_MAX)
         end = min(len(series.at), bisect_right(series.at, ended) + USUAL_MAX)
         times = _advances(series, start, end)
+        came = self._paused.get(place, -1)
         gap, number = max(
             (
                 (times[number] - times[number - 1], number)
                 for number in range(1, len(times))
-                if times[number] > since and times[number - 1] < ended
+                if times[number] > since and came < times[number - 1] < ended
             ),
             default=(0, 0),
         )
@@ -481,8 +509,9 @@ class _Rebalance:
         earlier = _advances(series, max(0, middle - COMMITS_BACK), middle)
         last = earlier[-1] if earlier else None
         offset = series.offsets[middle - 1] if middle else -1
+        until = self._ends[place]
         for number in range(middle, len(series.at)):
-            if self._until is not None and series.at[number] > self._until:
+            if until is not None and series.at[number] > until:
                 break
             if series.offsets[number] > offset:
                 return last, series.at[number]

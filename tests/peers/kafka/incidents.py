@@ -244,6 +244,17 @@ def restarts(incidents: Incidents) -> None:
     incidents.restart_broker()
 
 
+def rolling(incidents: Incidents) -> None:
+    """A rolling restart, four times over: pauses outlast the rebalance after that which moved the partition."""
+    names = ["one", "two", "three"]
+    for name in names:
+        incidents.join(name)
+    for number in range(12):
+        old, new = names[number % 3], f"{number}"
+        incidents.replace(old, new)
+        names[number % 3] = new
+
+
 def everybody_waits(incidents: Incidents) -> None:
     """With an eager assignor partitions stand still that do not move."""
     incidents.join("one")
@@ -309,6 +320,7 @@ if __name__ == "__main__":  # FOLDER VERSION...
             (JAVA.using("range"), "classic-eager", everybody_waits),
             (modern(version), "consumer", short_set),
             (modern(version), "consumer-restarts", restarts),
+            (modern(version), "consumer-rolling", rolling),
         ):
             with tempfile.TemporaryDirectory() as temporary:
                 place = Path(temporary)
