@@ -125,11 +125,13 @@ def test_messages(scene: Scene) -> None:
     assert (message.body, message.queue, message.queue_offset) == (b"0", first.queue, 0)
 
     def indexed() -> bool:
-        return admin.messages_by_unique_key(topic, first.message_id) == [message]
+        """Apache's brokers put one message after another into the index, some time after they have taken it."""
+        return len(admin.messages_by_key(topic, "k1")) >= len(scene.sent) // 2
 
-    until(indexed, "the message in the index")
+    until(indexed, "the messages in the index")
     found = admin.messages_by_key(topic, "k1")
     assert {m.message_id for m in found} == {result.message_id for result in scene.sent[1::2]}
+    assert admin.messages_by_unique_key(topic, first.message_id) == [message]
     assert admin.messages_by_key(topic, "nope") == []
     assert admin.track(message) == []
 
@@ -229,7 +231,9 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
         assert numbers([found]) == [3]
         until(lambda: admin.messages_by_key(name, "s-key-3"), "the index has the message")
         assert numbers(admin.messages_by_key(name, "s-key-3")) == [3]
-        assert numbers(admin.messages_by_unique_key(name, results[4].message_id)) == [4]
+        by_unique_key = partial(admin.messages_by_unique_key, name, results[4].message_id)
+        until(by_unique_key, "and the next one")
+        assert numbers(by_unique_key()) == [4]
         tracks = [track for track in admin.track(found) if track.group == f"{name}g"]
         assert [track.kind for track in tracks] == [TrackKind.CONSUMED]
 
