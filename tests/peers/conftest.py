@@ -14,11 +14,20 @@ from typing import NamedTuple
 
 import pytest
 from tests.peers import apache
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
 
 _serial = count(1)
+
+LIMIT_S = 900
+"""For a test with all that it may have to fetch and build first; its own waits have limits of their own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 class Running(NamedTuple):
@@ -99,7 +108,7 @@ def run_steelyard(folder: Path, *options: str) -> Iterator[Running]:
     finally:
         process.terminate()
         try:
-            assert process.wait(20) == 0, "steelyard up did not stop cleanly"
+            assert process.wait(PATIENCE_S) == 0, "steelyard up did not stop cleanly"
         finally:
             process.kill()
 

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 from steelyard import Admin
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.peer
 
 QUEUES = 4
 """On each broker."""

@@ -14,7 +14,7 @@ from steelyard.incident.rocketmq import PERSIST_MS
 from steelyard.spark.incidents.sources import read_rocketmq_logs
 from steelyard.spark.incidents.tables import rocketmq_tables
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peer
 
 
 def test_six_incidents(tmp_path: Path) -> None:

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 from tests.peers.apache import Missing
 from tests.peers.kafka import servers
 from tests.peers.kafka.servers import Running
-
-LIMIT_S = 900
-"""For a test with all that it may have to fetch and build; its own waits have limits of their own."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 @pytest.hookimpl(wrapper=True)
