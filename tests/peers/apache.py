@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 JAVA = Path(__file__).parent / "java"
 OLD, NEW = "4.9.8", "5.3.3"
@@ -226,7 +226,7 @@ class Peer:
         assert self.process.stdout is not None
         self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
         self._reader.start()
-        self._answer("start", 60)
+        self._answer("start")
 
     def _read(self, lines: IO[bytes]) -> None:
         for line in lines:
@@ -247,13 +247,13 @@ class Peer:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
-        return self._answer(line, 60)
+        return self._answer(line)
 
-    def _answer(self, line: str, timeout_s: float) -> dict[str, Any]:
+    def _answer(self, line: str) -> dict[str, Any]:
         try:
-            answer = self._answers.get(timeout=timeout_s)
+            answer = self._answers.get(timeout=PATIENCE_S)
         except queue.Empty:
-            raise AssertionError(f"no answer to {line!r} within {timeout_s} s") from None
+            raise AssertionError(f"no answer to {line!r} within {PATIENCE_S:.0f} s") from None
         assert answer["event"] == "done", f"{line}: {answer['error']}"
         return answer
 
@@ -382,7 +382,7 @@ class Cluster:
                 env=java_environment(),
             )
 
-    def wait_ready(self, deadline_s: float = 90) -> Cluster:
+    def wait_ready(self) -> Cluster:
         """Wait until the default topic has a route to every broker."""
 
         def ready() -> bool:
@@ -392,7 +392,7 @@ class Cluster:
                     raise AssertionError(f"the Apache {name} has ended: {output}")
             return brokers_of(self.nameserver, "TBW102") == set(self.brokers)
 
-        until(ready, "route of TBW102 on the Apache cluster", deadline_s)
+        until(ready, "route of TBW102 on the Apache cluster")
         return self
 
     def stop_broker(self, name: str) -> None:

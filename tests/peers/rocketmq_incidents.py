@@ -83,9 +83,9 @@ class Incidents:
         before, owners = frozenset(self.members), self._owners()
         at = time.time()
         act()
-        until(self._is_shared, f"{sorted(self.members)} share {QUEUES} queues", 90)
+        until(self._is_shared, f"{sorted(self.members)} share {QUEUES} queues")
         began = time.time()
-        until(lambda: self._all_read(began), "all queues are read again", 60)
+        until(lambda: self._all_read(began), "all queues are read again")
         time.sleep(SETTLE_S)
         pauses = {
             f"{TOPIC}-{queue}": self._pause_ms(queue, owner, at)

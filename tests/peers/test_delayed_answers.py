@@ -52,7 +52,7 @@ def grow(cluster: Running, peer: Peer, admin: Peer, name: str) -> int:
         got[:] = [int(e["properties"]["number"]) for m in members for e in peer.received(m)]
         return numbers <= set(got)
 
-    until(is_all, f"{sent} messages", 60)
+    until(is_all, f"{sent} messages")
     for member in members:
         peer.ask("stop", member)
     return len(got) - sent

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from tests.peers.apache import OLD, Peer, java_environment
 from tests.peers.conftest import STEELYARD, Running
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.peer
 
@@ -196,7 +196,7 @@ def ours(*words: str) -> str:
         env=java_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -239,7 +239,7 @@ def same_text(scene: Scene, words: tuple[str, ...]) -> None:
         return texts[0] == texts[1]
 
     try:
-        until(same, "the same text", seconds=60)
+        until(same, "the same text")
     except AssertionError:
         assert texts[1] == texts[0]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
-from tests.waiting import until, until_async
+from tests.waiting import PATIENCE_S, until, until_async
 
 import steelyard.aio
 from steelyard import (
@@ -44,7 +44,7 @@ def consuming(
         yield views
 
 
-def wait_for(views: list[MessageView], count: int, deadline_s: float = 60) -> None:
+def wait_for(views: list[MessageView], count: int, deadline_s: float = PATIENCE_S) -> None:
     until(lambda: len(views) >= count, f"{count} messages", deadline_s)
 
 
@@ -161,7 +161,7 @@ def test_a_waiting_consumer_gets_messages_at_once(any_cluster: Running, name: st
         for first in (0, 8):
             for index in range(first, first + 8):
                 producer.send(message(name, "s", index, 60))
-            wait_for(views, first + 8, deadline_s=10 if first else 60)
+            wait_for(views, first + 8, deadline_s=10 if first else PATIENCE_S)
 
 
 def test_who_leaves_right_after_it_joined_keeps_no_queue_from_the_next(

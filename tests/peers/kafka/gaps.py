@@ -168,18 +168,18 @@ def measure(running: Running, assignor: str, name: str) -> Gaps:
     with feeding(running, name):
         for one in members:
             one.start()
-        until(lambda: is_shared(members), "two members share the partitions", 60)
+        until(lambda: is_shared(members), "two members share the partitions")
         time.sleep(SETTLED_S)
         third = Member(running, name, name, f"{name}-2", assignor)
         everybody = [*members, third]
         begin = time.monotonic()
         third.start()
-        until(lambda: is_shared(everybody), "three members share the partitions", 60)
+        until(lambda: is_shared(everybody), "three members share the partitions")
         time.sleep(SETTLED_S)
         join_s = longest_gap(everybody, begin, time.monotonic())
         begin = time.monotonic()
         third.leave()
-        until(lambda: is_shared(members), "two members share them again", 60)
+        until(lambda: is_shared(members), "two members share them again")
         time.sleep(1)
         leave_s = longest_gap(everybody, begin, time.monotonic())
         for one in members:

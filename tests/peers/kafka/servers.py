@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.peers.apache import free_port, java_environment
 from tests.peers.kafka.builds import SERVER, jars
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx512m")
@@ -144,7 +144,7 @@ def run_apache(
     def restart() -> None:
         nonlocal process
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE_S)
         process = start()
         wait_ready(running, process, folder / "server.out")
 
@@ -194,7 +194,7 @@ def run_steelyard(folder: Path, *options: str, brokers: int = 1) -> Iterator[Run
     finally:
         process.terminate()
         try:
-            assert process.wait(60) == 0, "steelyard up did not stop cleanly"
+            assert process.wait(PATIENCE_S) == 0, "steelyard up did not stop cleanly"
         finally:
             process.kill()
 
@@ -214,7 +214,7 @@ def wait_ready(running: Running, process: subprocess.Popen[bytes], log: Path) ->
         except KafkaException:
             return False
 
-    until(ready, f"{running.brokers} brokers of {running.kind}", 90)
+    until(ready, f"{running.brokers} brokers of {running.kind}")
 
 
 if __name__ == "__main__":  # an Apache broker to try things on, until Ctrl-C

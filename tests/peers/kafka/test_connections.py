@@ -12,6 +12,7 @@ from tests.clients.crowd import BOUND, KAFKA, crowd, wait_refused
 from tests.peers.apache import java_environment
 from tests.peers.kafka import builds, servers
 from tests.peers.kafka.servers import QUICK_START, QUIET
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.peer
 
@@ -37,6 +38,6 @@ def test_a_full_broker(tmp_path: Path, name: str) -> None:
             wait_refused(tmp_path / "up.log")
             connected.produce(name, b"still there")
             assert connected.flush(30) == 0
-        assert arriving.wait(90) == 0
+        assert arriving.wait(PATIENCE_S) == 0
         found = Confluent(running.bootstrap).read(name, {0: 0}, 3)
         assert [record.value for record in found] == [b"connected", b"still there", b"arrived"]

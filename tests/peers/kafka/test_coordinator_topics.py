@@ -82,7 +82,7 @@ def test_offsets_and_groups(cluster: Running, name: str) -> None:
             member.poll(0.2)
         return all(len(member.assignment()) == 2 for member in members)
 
-    until(assigned, "both groups have their partitions", 60)
+    until(assigned, "both groups have their partitions")
     for member in members:
         member.commit(offsets=[TopicPartition(name, 1, 7, metadata="seven")], asynchronous=False)
 
@@ -128,4 +128,4 @@ def test_transactions(cluster: Running, name: str) -> None:
         value = latest(records, transactionalId=name)
         return value is not None and value["data"]["transactionStatus"] == 4
 
-    until(complete, "the transaction is complete in its log", 60)
+    until(complete, "the transaction is complete in its log")

@@ -41,7 +41,7 @@ def told(
         [sys.executable, "-m", "tests.peers.kafka.python.spark", jars, checkpoints, *places],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
         cwd=ROOT,
         env=java_environment() | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
     )

@@ -11,7 +11,7 @@ import pytest
 from tests.peers.apache import java_environment
 from tests.peers.kafka import builds
 from tests.peers.kafka.servers import QUICK_START, QUIET, Running
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.peer
 
@@ -28,7 +28,7 @@ def tool(program: str, *words: object) -> str:
 
 def output(command: list[str], environment: dict[str, str], text: str = "") -> str:
     done = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=90, env=environment
+        command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, env=environment
     )
     assert done.returncode == 0, f"{command[-8:]}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
