@@ -13,7 +13,7 @@ from steelyard.incident.tables import IncidentHandoff, IncidentRebalance, QueueH
 from steelyard.ledger.tables import MOVED, STALLED
 
 SLACK_MS = 100
-"""The members' times are those at which a test read what they told."""
+"""The members' times are those at which they told of records, or a test read it, and not at which they committed."""
 
 
 EARLY_MS = 1_000

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 from tests.peers.kafka import servers
 from tests.peers.kafka.members import JAVA, JAVA_OLD, LIBRDKAFKA, Client, Group, Member
-from tests.peers.kafka.servers import Running
+from tests.peers.kafka.servers import SESSION_MS, Running
 from tests.waiting import until
 
 PACE_S = 0.5
@@ -29,6 +29,8 @@ SETTLE_S = 4.0
 PARTITIONS = 4
 POLL_MS = 9000
 """Other than the session, so that the two can be told apart."""
+PATIENT = {"session_ms": 20_000, "poll_ms": 180_000}
+"""Of static members that must come back within their session, and applications that wait in a commit until the broker is back."""
 
 JOINED, LEFT, EXPIRED, POLL_TIMEOUT, STATIC, COORDINATOR = (
     "joined",
@@ -273,8 +275,10 @@ def injected(
     folder: Path, version: str, client: Client, inject: Callable[[Incidents], None]
 ) -> Iterator[tuple[Running, Incidents]]:
     """A broker with a group to which all of that has happened; `folder/data` is what it has on disk."""
+    options = PATIENT if inject is restarts else {"session_ms": SESSION_MS, "poll_ms": POLL_MS}
     settings = {
         **servers.SETTINGS,
+        "group.consumer.session.timeout.ms": options["session_ms"],
         "group.coordinator.rebalance.protocols": "classic,consumer",
         "offsets.topic.num.partitions": 3,
     }
@@ -284,7 +288,7 @@ def injected(
         servers.run_apache(
             folder, settings=settings, version=version, logging=servers.verbose(folder)
         ) as running,
-        Group(running, "incident", folder, topics="incident", poll_ms=POLL_MS) as group,
+        Group(running, "incident", folder, topics="incident", **options) as group,
     ):
         incidents = Incidents(group, client)
         try:

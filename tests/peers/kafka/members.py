@@ -12,6 +12,7 @@ offset on and commits what it has told. It tells one JSON object a line:
     error                       error: its words; the member goes on, unless `fatal`
     left                        it has left the group in order, the last line
 
+with the time `at` which it did, in seconds since the epoch (without it, that at which the line was read counts),
 and obeys the lines of standard input: `stall` (the application does nothing until `go`) and `leave`, where
 also the end of its input leads.
 """

@@ -19,6 +19,7 @@ final class Lines {
     static void emit(String event, Object... fields) {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("event", event);
+        line.put("at", System.currentTimeMillis() / 1000.0);
         for (int place = 0; place < fields.length; place += 2) {
             line.put((String) fields[place], fields[place + 1]);
         }

@@ -9,6 +9,7 @@ import json
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sized
 
 _out = threading.Lock()
@@ -99,7 +100,7 @@ def obey(
 
 def emit(event: str, **fields: object) -> None:
     with _out:
-        print(json.dumps({"event": event, **fields}), flush=True)
+        print(json.dumps({"event": event, "at": time.time(), **fields}), flush=True)
 
 
 def partitions(event: str, places: Iterable[tuple[str, int]]) -> None:
