@@ -27,6 +27,10 @@ from tests.waiting import until
 PACE_S = 0.5
 SETTLE_S = 4.0
 PARTITIONS = 4
+USUAL = 60
+"""So many of a partition's last records show what is usual."""
+AT_ONCE_S = 0.05
+"""Records that are not further apart are of one poll, and committed together."""
 POLL_MS = 9000
 """Other than the session, so that the two can be told apart."""
 PATIENT = {"session_ms": 20_000, "poll_ms": 180_000}
@@ -47,7 +51,9 @@ class Incident(NamedTuple):
 
     `pauses_ms`: of each partition that another member has now, from the last record that the old
     one got to the first that the new one got; `stalls_ms`: of each other one, the longest time
-    between two records since then. `also`: what may follow as a rebalance of its own.
+    between two records since then. `also`: what may follow as a rebalance of its own. `interval_ms`,
+    `long_ms`: how long it usually took from one record of a partition to the next until then, and
+    what nine of ten times did not exceed; of the slowest partition.
     """
 
     trigger: str
@@ -57,6 +63,8 @@ class Incident(NamedTuple):
     pauses_ms: Mapping[str, int]
     stalls_ms: Mapping[str, int]
     also: str = ""
+    interval_ms: int = 0
+    long_ms: int = 0
 
 
 class Incidents:
@@ -170,7 +178,8 @@ class Incidents:
                 stalls[place] = self._stall_ms(place, owner, at)
             elif place in owners:
                 pauses[place] = self._pause_ms(place, owner, at)
-        self.done.append(Incident(trigger, int(at * 1000), before, after, pauses, stalls, also))
+        seen = before, after, pauses, stalls, also, *self._usual_ms(began)
+        self.done.append(Incident(trigger, int(at * 1000), *seen))
 
     def _owners(self) -> dict[str, Member]:
         return {place: member for member in self.group.members.values() for place in member.held}
@@ -212,6 +221,24 @@ class Incidents:
         return max(
             int((later - earlier) * 1000) for earlier, later in pairwise(times) if later > since
         )
+
+    def _usual_ms(self, until: float) -> tuple[int, int]:
+        """How long it took from one record of a partition to the next: half of the last times at most, and nine of ten."""
+        found = []
+        for place in self._partitions:
+            times = sorted(
+                record["at"]
+                for member in self._all
+                for record in list(member.records)
+                if record["partition"] == place and record["at"] < until
+            )
+            gaps = sorted(
+                int((later - earlier) * 1000)
+                for earlier, later in pairwise(times[-USUAL:])
+                if later - earlier > AT_ONCE_S
+            )
+            found.append((gaps[len(gaps) // 2], gaps[len(gaps) * 9 // 10]) if gaps else (0, 0))
+        return max(half for half, _ in found), max(most for _, most in found)
 
     def close(self) -> None:
         self._stop.set()
