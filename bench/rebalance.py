@@ -1,15 +1,17 @@
 """What a rebalance costs: everybody's clients on Steelyard's and Apache's brokers.
 
 `./dev bench rebalance` plays every event with every client on Steelyard and on Apache in turn, in one run on one machine, and
-writes one table. `--clients`, `--events` and `--rounds` choose parts of it, `--list` names them; `--tiny` is one event of seconds
-without Apache, for the tests. See `runs` for what happens, `costs` for the measures, `commands` for what a member is, and
-`generations` for the second table, that of a group's first generation.
+writes one table. `--clients`, `--events` and `--rounds` choose parts of it, `--list` names them; what was not played stays in the
+table as the newest run has it that did (`kept`). `--tiny` is one event of seconds without Apache, for the tests. See `runs` for what
+happens, `costs` for the measures, `commands` for what a member is, and `generations` for the second table, that of a group's first
+generation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections import defaultdict
@@ -28,7 +30,7 @@ from bench.runs import MEMBERS, Result, Run, Scenario, Size, Step, warm_up  # no
 from tests.peers import apache  # noqa: E402
 from tests.peers.kafka import builds  # noqa: E402
 
-from bench import clusters, generations, kafka_clusters, members  # noqa: E402
+from bench import clusters, generations, kafka_clusters, kept, members  # noqa: E402
 
 EVENTS = {
     "scale-out 1→2→4": Scenario(("m0",), (Step("start", ("m1",)), Step("start", ("m2", "m3")))),
@@ -158,7 +160,14 @@ def pool_of(client: members.Client) -> Iterator[members.Pool]:
 
 def play_all(size: Size, choice: Choice, results: Path) -> Result:
     """Every client in turn, round by round; prints a line for each cell, and keeps what there is so far in `results`."""
-    result: Result = {"machine": machine(), "size": asdict(size), "rows": []}
+    result: Result = {
+        "machine": machine(),
+        "size": asdict(size),
+        "apache": {"RocketMQ": apache.NEW_SERVER, "Kafka": builds.SERVER},
+        "options": list(choice.options),
+        "load": [],
+        "rows": [],
+    }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steelyard-bench-")))
         running = Clusters(folder, choice)
@@ -167,6 +176,8 @@ def play_all(size: Size, choice: Choice, results: Path) -> Result:
             if choice.has_client(client.kind) and choice.events_of(client):
                 for row in play_client(size, choice, client, running, folder / str(place)):
                     result["rows"].append(row)
+                    loads = [*result["load"], os.getloadavg()[0]]
+                    result["load"] = [round(min(loads), 1), round(max(loads), 1)]
                     results.write_text(json.dumps(result, indent=1) + "\n")
                     print(line([row]), flush=True)
     return result
@@ -220,16 +231,18 @@ COLUMNS = (
     "duplicates",
     "lost",
     "shared in s",
+    "run",
 )
 
 
 def line(rows: Sequence[Result]) -> str:
     """The rounds of one cell as a row of the table."""
-    played = [row for row in rows if "failed" not in row]
+    played = kept.played(rows)
     failed = len(rows) - len(played)
     stages = [stage for row in played for stage in row["stages"]]
-    moved = [pause for stage in stages for pause in stage["moved_ns"]]
-    stayed = [pause for stage in stages for pause in stage["stayed_ns"]]
+    moved = kept.pauses_ns(rows)
+    stayed = [pause for stage in stages for pause in stage.get("stayed_ns", [])]
+    has_stayed = all("stayed_ns" in stage for stage in stages)
     unsettled = sum(not stage["settled"] for stage in stages)
     cells = [
         rows[0]["client"],
@@ -237,22 +250,23 @@ def line(rows: Sequence[Result]) -> str:
         rows[0]["brokers"],
         f"{len(moved):,}",
         *(f"{share_ms(moved, share):,.0f}" for share in (0.5, 0.99, 1)),
-        *(f"{share_ms(stayed, share):,.0f}" for share in (0.99, 1)),
+        *(f"{share_ms(stayed, share):,.0f}" if has_stayed else "–" for share in (0.99, 1)),
         f"{sum(row['duplicates'] for row in played):,}",
         f"{sum(row['lost'] for row in played):,}",
         f"{max((stage['shared_s'] for stage in stages), default=0):,.2f}"
         + (f" ({unsettled} never)" if unsettled else "")
         + (f" ({failed} failed)" if failed else ""),
+        *([rows[0]["run"]] if "run" in rows[0] else []),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def table(result: Mapping[str, list[Result]]) -> str:
-    """Steelyard and Apache below each other."""
+def table(rows: Sequence[Result]) -> str:
+    """Steelyard and Apache below each other; rows as `kept.newest` gives them."""
     by_cell: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
-    for row in sorted(result["rows"], key=_place):
+    for row in sorted(rows, key=_place):
         by_cell[row["client"], row["event"], row["brokers"]].append(row)
-    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---|" + "--:|" * (len(COLUMNS) - 3)]
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---|" + "--:|" * (len(COLUMNS) - 4) + "---|"]
     return "\n".join([*lines, *map(line, by_cell.values())]) + "\n"
 
 
@@ -263,11 +277,12 @@ def _place(row: Result) -> tuple[int, int, bool]:
 
 REPORT = """# What a rebalance costs
 
-Written by `./dev bench rebalance` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
-Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_bytes} B, {rounds} round(s). Brokers: Steelyard, and Apache: RocketMQ
-{rocketmq} for RocketMQ's clients, Kafka {kafka} for Kafka's. Clients are unmodified, with their default settings.
+Written by `./dev bench rebalance`. Two brokers; Steelyard, and Apache: RocketMQ for RocketMQ's clients, Kafka for Kafka's. Clients are
+unmodified, with their default settings. Each client and event is of the newest run that played it on both; the runs are below.
 
 {table}
+{runs}
+
 - **moved**: queues that went from one member to another, over all steps of the event and all rounds. **pause**: the longest time
   in which messages of such a queue waited and no listener got one (`steelyard.ledger.cost` says when a message waits), from the step on. Where old
   and new owner read at the same time there is no pause, but there are duplicates. **others**: the same of the queues that did not move.
@@ -293,16 +308,33 @@ What was done
 """
 
 
-def report(result: Result, first: str = "") -> str:
-    size = result["size"]
+def told(name: str, run: Result) -> str:
+    """Under which conditions a run was."""
+    size, place = run["size"], run["machine"]
+    words = [
+        f"{size['rounds']} round(s), {2 * size['queues']} queues, {size['messages_per_s']:,}"
+        f" messages/s of {size['message_bytes']} B",
+        ", ".join(f"Apache {server} {version}" for server, version in run["apache"].items()),
+        f"{place['processor']}, {place['memory']}, {place['system']}, Python {place['python']}, {place['java']}",
+    ]
+    if run.get("load"):
+        words.append("load average {:.0f} to {:.0f}".format(*run["load"]))
+    if run.get("options"):
+        words.append(f"Steelyard's brokers with `{' '.join(run['options'])}`")
+    return f"- Run **{name}**: {'; '.join(words)}." + (f" {run['note']}" if "note" in run else "")
+
+
+def report(runs: Mapping[str, Result]) -> str:
+    """The whole page from what all runs kept."""
+    rows = kept.newest(runs)
+    names = {row["run"] for row in rows}
+    firsts = [run["first"] for run in runs.values() if run.get("first")]
+    (*_, last) = runs.values()
     return REPORT.format(
-        **result["machine"],
-        **size,
-        queues_in_all=2 * size["queues"],
-        rocketmq=apache.NEW_SERVER,
-        kafka=builds.SERVER,
-        table=table(result),
-        first=first,
+        **last["size"],
+        table=table(rows),
+        runs="\n".join(told(name, run) for name, run in runs.items() if name in names),
+        first=generations.report(firsts[-1]) if firsts else "",
     )
 
 
@@ -362,7 +394,7 @@ def main() -> None:
     )
     folder: Path = options.out / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    results = folder / f"rebalance-{machine()['date']}.json"
+    results = kept.new_file(folder, machine()["date"])
     try:
         if options.first == "only":
             print(
@@ -372,15 +404,13 @@ def main() -> None:
             )
             return
         result = play_all(size, choice, results)
-        first = ""
         if options.first == "with" and not options.tiny:
             result["first"] = generations.play_all(size.rounds, choice.clients, options.members)
             results.write_text(json.dumps(result, indent=1) + "\n")
-            first = generations.report(result["first"])
     except apache.Missing as reason:
         raise SystemExit(f"nothing to compare with: {reason}") from None
-    print(table(result))
-    (options.out / "REBALANCE.md").write_text(report(result, first))
+    print(table(result["rows"]))
+    (options.out / "REBALANCE.md").write_text(report(kept.runs(folder)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bench.generations import table as first_table
-from bench.rebalance import line, table
+from bench.rebalance import line, report, table
 from bench.runs import Result
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +68,41 @@ def test_steelyard_comes_before_apache_and_clients_in_their_order() -> None:
     one = played([1], [], 1)
     cells = [("RocketMQ Go", "apache"), ("RocketMQ Go", "steelyard"), ("steelyard", "apache")]
     rows = [one | {"client": client, "brokers": brokers} for client, brokers in cells]
-    told = [line.split(" | ")[:3:2] for line in table({"rows": rows}).splitlines()[2:]]
+    told = [line.split(" | ")[:3:2] for line in table(rows).splitlines()[2:]]
     assert told == [[f"| {client}", brokers] for client, brokers in (cells[2], cells[1], cells[0])]
+
+
+def test_the_page_has_what_an_earlier_run_played_and_the_conditions_of_both() -> None:
+    place = dict.fromkeys(("processor", "memory", "system", "python", "java"), "that of all")
+    size = dict.fromkeys(("rounds", "queues", "messages_per_s", "message_bytes", "batch"), 5)
+    size |= dict.fromkeys(("work_ms", "deadline_s", "quiet_s", "warm_up_s"), 3)
+    common = {"machine": place, "size": size, "apache": {"Kafka": "4.3.1"}}
+    go, ours = (
+        played([ms], [], 1) | {"client": name}
+        for ms, name in ((70, "RocketMQ Go"), (4, "steelyard"))
+    )
+    del go["stages"][0]["stayed_ns"]
+    page = report(
+        {
+            "2026-11-21": {**common, "rows": [go, {**ours, "duplicates": 9}], "note": "By hand."},
+            "2026-11-25": {
+                **common,
+                "rows": [ours],
+                "load": [1.0, 2.5],
+                "options": ["--set", "x=1"],
+            },
+        }
+    )
+    assert [line for line in page.splitlines() if "SIGKILL of 1 of 4" in line] == [
+        "| steelyard | SIGKILL of 1 of 4 | apache | 1 | 4 | 4 | 4 | 0 | 0 | 3 | 1 | 1.00 | 2026-11-25 |",
+        "| RocketMQ Go | SIGKILL of 1 of 4 | apache | 1 | 70 | 70 | 70 | – | – | 3 | 1 | 1.00 | 2026-11-21 |",
+    ]
+    told = [line for line in page.splitlines() if line.startswith("- Run")]
+    assert told[0].startswith(
+        "- Run **2026-11-21**: 5 round(s), 10 queues, 5 messages/s of 5 B; Apache Kafka 4.3.1;"
+    )
+    assert told[0].endswith("that of all. By hand.")
+    assert told[1].endswith("; load average 1 to 2; Steelyard's brokers with `--set x=1`.")
 
 
 def test_the_first_generations_have_their_median_and_longest() -> None:
