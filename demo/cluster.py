@@ -12,9 +12,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
+
+BROKERS = ("broker-a", "broker-b")
+SETTINGS = ("delayed_answers=true",)
+"""Of the brokers, where it is not the default."""
+
+Queue = tuple[str, int]
+"""A broker's name and the number of the queue there."""
+
 
 class Cluster:
-    """A nameserver and named brokers, each its own process on loopback, data below `folder`."""
+    """A nameserver and brokers, each its own process on loopback, data below `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,8 +55,33 @@ class Cluster:
         self.spawn(
             name, "-m", "steelyard", "broker", "--name", name, "--data", str(self.folder / name),
             "--port", self._port(name), "--nameserver", self.nameserver, "--json",
+            "--kafka-port", self._port(f"{name} for Kafka"), "--kafka-brokers", ",".join(BROKERS),
+            "--node-id", str(BROKERS.index(name) + 1),
+            *(word for setting in SETTINGS for word in ("--set", setting)),
         )  # fmt: skip
         self.wait_ready(name)
+
+    @property
+    def kafka_servers(self) -> str:
+        """Where Kafka's clients begin."""
+        return ",".join(f"127.0.0.1:{self._port(f'{name} for Kafka')}" for name in BROKERS)
+
+    def queues_of(self, topic: str) -> dict[int, Queue]:
+        """The queue that each partition of the topic is: the partitions of a broker are its queues.
+
+        Both in the order of their numbers.
+        """
+        client = AdminClient({"bootstrap.servers": self.kafka_servers})
+        told = client.list_topics(topic, timeout=10).topics[topic].partitions
+        led = {
+            name: sorted(number for number, one in told.items() if one.leader == node_id)
+            for node_id, name in enumerate(BROKERS, 1)
+        }
+        return {
+            partition: (name, queue)
+            for name, partitions in led.items()
+            for queue, partition in enumerate(partitions)
+        }
 
     def create_topic(self, topic: str, queues: int) -> None:
         """Create a topic with so many queues on every broker, as an operator would."""

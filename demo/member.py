@@ -16,8 +16,10 @@ import threading
 from collections.abc import Sequence
 
 from demo.flights import TOPIC
-from demo.story import CLIENT_HOST
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer
+
+CLIENT_HOST = "127.0.0.1@"
+"""What the client ids of the members begin with, before their names."""
 
 
 def main(nameserver: str, group: str, name: str, notes_file: str) -> None:

@@ -19,7 +19,7 @@ from demo.flights import message, rows
 from steelyard import Message, ProducerConfig, SteelyardError
 from steelyard.aio import Producer
 
-BATCH = 32
+BATCH = 8
 IN_FLIGHT = 4
 
 

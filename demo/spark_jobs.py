@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,11 @@ import msgspec
 from rich.table import Table
 
 from demo.delays import carrier_delays, delay_section, flights_of
-from demo.story import CLIENT_HOST
+from demo.member import CLIENT_HOST
 from steelyard.ledger.events import Record
 from steelyard.ledger.tables import Costs, Rebalance
 from steelyard.spark.pipeline import follow_ledger, ledger_tables, read_ledger
-from steelyard.spark.report import Totals, ownership_chart, reprocessed, write_report
+from steelyard.spark.report import Section, Totals, ownership_chart, reprocessed, write_report
 from steelyard.spark.session import session
 from steelyard.spark.tables import headed, is_numeric, shown
 from steelyard.spark.waiting import end_between_batches
@@ -108,15 +108,17 @@ class Computed:
     flights: int
 
 
-def outcome_of(computed: Computed, group: str, out: Path, totals: Totals) -> Outcome:
-    """Write the report; return what is printed."""
+def outcome_of(
+    computed: Computed, group: str, out: Path, totals: Totals, sections: Sequence[Section]
+) -> Outcome:
+    """Write the report, with these charts as well; return what is printed."""
     costs, records, delays = computed.costs, computed.records, computed.delays
     report = write_report(
         out / "report.html",
         held=records,
         costs=costs,
         totals=totals,
-        sections=[delay_section(delays)],
+        sections=[*sections, delay_section(delays)],
         group=group,
     )
     paid = [
