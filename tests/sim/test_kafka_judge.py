@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from steelyard.nodes.consumer.kafka.contract import MemberState
-from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
+from steelyard.sim.kafka_judge import (
+    not_as_assigned,
+    not_caught_up,
+    not_one_group,
+    not_shared_out,
+)
 from steelyard.types import TopicPartition
 
 
@@ -44,4 +49,16 @@ def test_shares_are_those_of_the_assignor() -> None:
     assert not_as_assigned("cooperative-sticky", {"t": 3}, others) is None
     assert not_as_assigned("sticky", {"t": 3}, uneven) == (
         "the shares of sticky are uneven: {'a': 3, 'b': 0}"
+    )
+
+
+def test_owners_have_read_what_their_group_has_finished() -> None:
+    first, second = parts(0, 1)
+    assert not_caught_up({first: 5, second: 0}, {first: 5, second: 0}) is None
+    assert not_caught_up({first: 6, second: None}, {first: 5, second: 0}) is None
+    assert not_caught_up({first: 5, second: 3}, {first: 5, second: 4}) == (
+        f"the owner of {second} is at 3, its group was at 4"
+    )
+    assert not_caught_up({first: None}, {first: 5}) == (
+        f"the owner of {first} is at None, its group was at 5"
     )

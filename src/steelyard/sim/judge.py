@@ -15,9 +15,14 @@ from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Seat, SimCluster
-from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
+from steelyard.sim.kafka_judge import (
+    not_as_assigned,
+    not_caught_up,
+    not_one_group,
+    not_shared_out,
+)
 from steelyard.sim.world import Violation
-from steelyard.types import MessageQueue
+from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -154,9 +159,32 @@ class Judge:
             assert isinstance(share, tuple)
             held[state.member_id] = share
         partitions = {topic: self._partitions[topic] for topic in self._topics}
-        return not_shared_out(partitions, held) or not_as_assigned(
-            self._cluster.scenario.kafka_assignor, partitions, held
+        return (
+            not_shared_out(partitions, held)
+            or not_as_assigned(self._cluster.scenario.kafka_assignor, partitions, held)
+            or self._kafka_behind()
         )
+
+    def _kafka_behind(self) -> str | None:
+        """Describe a Kafka member that has yet to read again what the group has finished.
+
+        It would leave with an offset committed that lies behind.
+        """
+        seats = {seat.name: seat for seat in self._cluster.kafka_members if seat.process.alive}
+        shares = {name: self._replies[f"{name} assignment"] for name in seats}
+        told: dict[TopicPartition, object] = {}
+        for name, share in shares.items():
+            assert isinstance(share, tuple)
+            for partition in share:
+                told[partition] = None
+                note = partial(told.__setitem__, partition)
+                seats[name].process.ask(kafka.Position(partition), note)
+        self._world.run(self._world.now + 1)
+        positions = {
+            partition: self._kafka.past_damage(partition, at) if isinstance(at, int) else None
+            for partition, at in told.items()
+        }
+        return not_caught_up(positions, {part: self._kafka.reached(part) for part in positions})
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)

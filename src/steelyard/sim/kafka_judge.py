@@ -51,6 +51,21 @@ def not_shared_out(partitions: Mapping[str, int], held: Shares) -> str | None:
     return None
 
 
+def not_caught_up(
+    positions: Mapping[TopicPartition, int | None], reached: Mapping[TopicPartition, int]
+) -> str | None:
+    """Return None if every owner has read what its group has finished; otherwise what is wrong.
+
+    `positions`: of the owners, None if one does not know its own; `reached`: by the group, whoever
+    read it. An owner that lost its partitions, and has them again, begins where it last committed.
+    """
+    for partition in sorted(positions):
+        position, end = positions[partition], reached[partition]
+        if end and (position is None or position < end):
+            return f"the owner of {partition} is at {position}, its group was at {end}"
+    return None
+
+
 def not_as_assigned(name: str, partitions: Mapping[str, int], held: Shares) -> str | None:
     """Return None if the assignment is that of the assignor `name`; otherwise what is wrong.
 

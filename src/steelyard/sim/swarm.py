@@ -58,8 +58,8 @@ ROT_TABLE_SHARE = 0.05
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
-DELAYED_SHARE = 0.0
-"""Of the seeds have brokers that delay answers to members of groups, which is off by default."""
+DELAYED_SHARE = 0.4
+"""Of the seeds have brokers that delay answers to members of groups."""
 
 CHECK_EVERY = 16
 """Checking every node after each event takes half of a run.
