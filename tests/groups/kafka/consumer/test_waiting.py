@@ -166,6 +166,21 @@ def test_answer_that_another_request_releases_tells_a_short_interval() -> None:
     assert answer.heartbeat_interval_ms == SHORT_MS
 
 
+def test_member_that_has_reconnected_hears_the_news_on_its_new_connection() -> None:
+    """1. A heartbeat waits on a connection that is dead, which nobody knows. 2. Its member reports on another one. 3. There is news."""
+    rig = Rig()
+    alone(rig)
+    dead = rig.wait("m1", 1, link=7)
+    rig.beat(
+        "m1", 1, of("t", 0, 1, 2, 3), rebalance_timeout_ms=60_000, subscribed_topic_names=["t"]
+    )
+    assert rig.waited(dead) is not None
+    rig.join("m2")
+    kept = assigned(rig.beat("m1", 1))
+    assert kept is not None
+    assert len(kept) == 2
+
+
 def test_static_member_that_is_replaced_is_fenced() -> None:
     rig = Rig()
     rig.join("m1", instance_id="i")

@@ -314,6 +314,8 @@ class ConsumerGroups:
                 )
                 return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         self._settle_in(group, now, effects)
+        # One that still waits is on a connection that its member has given up: no news for that.
+        self._late.gone(group.group_id, member_id, ErrorCode.NONE, effects)
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
         self._changes.settled(group, effects)

@@ -98,8 +98,10 @@ class LateHeartbeats:
         now: int,
         effects: Effects,
     ) -> bool:
-        """Let a heartbeat without news wait if it may; return whether it does."""
-        self.gone(group_id, member.member_id, ErrorCode.NONE, effects)
+        """Let a heartbeat without news wait if it may; return whether it does.
+
+        None of its member may still wait.
+        """
         self.released(asker.link, effects)
         if (
             not self._enabled
