@@ -62,6 +62,17 @@ def test_the_lock_is_had_when_the_owner_unregisters() -> None:
     assert held(rig, b, asked) == (Q0,)
 
 
+def test_a_client_that_unregisters_meanwhile_gets_no_lock() -> None:
+    """It would never unlock what it does not know of, and nobody could read the queue for a minute."""
+    rig, a, b = scene()
+    asked = post(rig, b, "b", Q0)
+    rig.ask(b, RequestCode.UNREGISTER_CLIENT, {"clientID": "b", "consumerGroup": GROUP})
+    unlock(rig, a, "a", Q0)
+    assert held(rig, a, post(rig, a, "a", Q0)) == (Q0,)
+    rig.advance(WAIT_MS + SLOT_MS)
+    assert held(rig, b, asked) == ()
+
+
 def test_the_first_of_those_that_wait_gets_it() -> None:
     rig, a, b = scene()
     c = rig.connect()
@@ -106,10 +117,11 @@ def test_a_closed_link_waits_no_more() -> None:
     assert held(rig, a, post(rig, a, "a", Q0)) == (Q0,)
 
 
-@pytest.mark.parametrize("why", ["off", "many", "owner gone"])
+@pytest.mark.parametrize("why", ["off", "many", "owner gone", "no member"])
 def test_nothing_waits_without_need(why: str) -> None:
     rig, a, b = scene(enabled=why != "off")
     queues = (Q0, Q1) if why == "many" else (Q0,)
+    link = rig.connect() if why == "no member" else b
     if why == "owner gone":
         rig.event(Closed(a, "killed"))
-    assert held(rig, b, post(rig, b, "b", *queues)) == ()
+    assert held(rig, link, post(rig, link, "b", *queues)) == ()

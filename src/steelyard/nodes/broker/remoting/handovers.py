@@ -165,18 +165,21 @@ class Handovers:
             reader.asked_at = now
             reader.gave_up_at = None
 
-    def begin(self, pull: CheckedPull, committed: int | None, now: int) -> int | None:
+    def begin(
+        self, pull: CheckedPull, committed: int | None, now: int, *, has_room: bool
+    ) -> int | None:
         """Return the offset at which a pull begins, None if it is to wait.
 
-        `committed`: what the group has committed by now. A hand-over ends with a pull that is not
-        to wait.
+        `committed`: what the group has committed by now; `has_room`: one more pull may wait. A
+        hand-over ends with a pull that is not to wait.
         """
         key = pull.key
         handover = self._handovers.get(key)
         if handover is None or handover.new != pull.link:
             return pull.offset
         is_first = handover.start == pull.offset
-        if is_first and pull.hold_ms > 0 and self._is_awaited(key, handover, committed, now):
+        may_wait = has_room and pull.hold_ms > 0
+        if is_first and may_wait and self._is_awaited(key, handover, committed, now):
             return None
         self._end(key)
         return max(pull.offset, committed or 0) if is_first else pull.offset

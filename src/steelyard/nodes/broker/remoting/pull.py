@@ -132,7 +132,7 @@ class Pulls:
             self._ledger.handed_over(
                 pull.group, pull.topic, pull.queue_id, request.peer, header.handed_ms, now
             )
-        start = self.handovers.begin(pull, self._committed.get(*pull.key), now)
+        start = self._begin(pull, now)
         if start is None:
             self._wait_for_owner(pull, effects)
             return None
@@ -216,17 +216,25 @@ class Pulls:
 
     # -- queues that change hands ----------------------------------------------------------------
 
+    def _begin(self, pull: CheckedPull, now: int) -> int | None:
+        """Return the offset at which a pull begins, None if it waits for an old owner.
+
+        If too many pulls wait already, it begins at once. Clients repeat a pull that found nothing
+        as soon as they are told so, which would add to the load.
+        """
+        has_room = len(self.parked) + len(self.handovers) < self._config.hold_waiting_max
+        committed = self._committed.get(*pull.key)
+        return self.handovers.begin(pull, committed, now, has_room=has_room)
+
     def _wait_for_owner(self, pull: CheckedPull, effects: list[Effect]) -> None:
         """Let the first pull of a new owner wait, in place of one that waited before."""
-        before: CheckedPull | None = pull
-        if len(self.parked) + len(self.handovers) < self._config.hold_waiting_max:
-            before = self.handovers.wait(pull)
+        before = self.handovers.wait(pull)
         if before is not None:
             effects.append(Send(before.link, self._nothing_yet(before)))
 
     def _decide(self, pull: CheckedPull, now: int, effects: list[Effect]) -> None:
         """Decide again about a pull that waited for an old owner."""
-        start = self.handovers.begin(pull, self._committed.get(*pull.key), now)
+        start = self._begin(pull, now)
         if start is None and now < pull.answer_at:
             self._wait_for_owner(pull, effects)
         elif start is None:

@@ -8,7 +8,8 @@ after WAITS_MS in sum, nothing waits for a client until PERIOD_MS have passed si
 
 Only requests for one queue wait. Those for many are renewals, and Steelyard's: their answer tells
 which queues were locked, and must not be late for those. Nothing waits for an owner that is no
-member any more: its lock has to expire.
+member any more: its lock has to expire. Whoever unregisters while its request waits gets no lock:
+it would never unlock the queue.
 Source: Java RebalanceImpl.lock, lockAll; Go consumer.go.
 """
 
@@ -67,6 +68,8 @@ class WaitingLocks:
         if owner is None or self._registry.find(group, owner) is None:
             return False
         link = request.peer.link
+        if self._registry.member(group, link) is None:
+            return False
         first = self._first_waits.get(link)
         if first is None or now - first >= PERIOD_MS:
             self._first_waits[link] = now
@@ -82,8 +85,8 @@ class WaitingLocks:
         for queue in queues:
             waiting = self._parked.of_queue((queue.topic, queue.queue_id)) or {}
             for serial, each in list(waiting.items()):
-                body = each.body
-                if body.consumer_group != group:
+                body, link = each.body, each.request.peer.link
+                if body.consumer_group != group or self._registry.member(group, link) is None:
                     continue
                 held = self._locks.lock(group, body.client_id, body.mq_set, now)
                 if held:
