@@ -285,9 +285,15 @@ class Rig:
         return self.links.setdefault(member_id, 100 + len(self.links))
 
     def release(self, link: int) -> None:
-        """Something else comes on a connection, or it is closed."""
+        """Something else comes on a connection."""
         effects: Effects = []
         self.coordinator.released(link, effects)
+        self.took(effects)
+
+    def close(self, link: int) -> None:
+        """A connection is closed."""
+        effects: Effects = []
+        self.coordinator.closed(link, self.now, effects)
         self.took(effects)
 
     def leave(

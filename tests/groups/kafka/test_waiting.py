@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.groups.kafka.conftest import GROUP, START, Rig, assignment, subscription
 
+from steelyard.groups.kafka import waiting as waits
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import SLOT_MS, Waiter, Waiters, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import (
+    SLOT_MS,
+    Patience,
+    Waiter,
+    Waiters,
+    may_wait,
+    wait_ms,
+)
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import HeartbeatResponse
 
@@ -90,6 +98,45 @@ def test_second_heartbeat_of_a_member_releases_the_first() -> None:
     second = rig.wait(one, 1, link=999)
     assert rig.waited(first) is ErrorCode.NONE
     assert rig.waited(second) is None
+
+
+def longest_wait(rig: Rig, member: str) -> int:
+    """How long a heartbeat waits on a new connection, in ms."""
+    waiting = rig.wait(member, 1, link=900 + rig.now % 90)
+    began = rig.now
+    while rig.waited(waiting) is None:
+        rig.run(SLOT_MS)
+    return rig.now - began
+
+
+def test_client_with_a_shorter_time_out_closes_one_connection_and_waits_less_from_then_on() -> None:
+    """A Java client with request.timeout.ms=2500, say: it takes its coordinator for dead then."""
+    rig = Rig()
+    one, two = rig.stable()
+    rig.wait(one, 1)
+    rig.run(2_500)
+    rig.close(rig.link_of(one))
+    assert 1_250 - SLOT_MS < longest_wait(rig, one) <= 1_250
+    assert WAIT_MS - SLOT_MS < longest_wait(rig, two) <= WAIT_MS
+
+
+def test_connection_that_closes_soon_says_nothing_of_time_outs() -> None:
+    rig = Rig()
+    one, _ = rig.stable()
+    rig.wait(one, 1)
+    rig.run(900)
+    rig.close(rig.link_of(one))
+    assert WAIT_MS - SLOT_MS < longest_wait(rig, one) <= WAIT_MS
+
+
+def test_members_of_which_it_is_known_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "PATIENCE_MAX", 2)
+    patience = Patience()
+    for number, member in enumerate("abca"):
+        waiter = Waiter("g", member, object(), number, HeartbeatResponse(), START, START + 5_000)
+        patience.closed(waiter, START + 4_000)
+    assert len(patience) == 2
+    assert [patience.limited("g", member, 3_000) for member in "abc"] == [2_000, 3_000, 2_000]
 
 
 def test_errors_are_answered_at_once() -> None:
@@ -300,7 +347,7 @@ def test_waiting_keeps_one_request_of_a_link_and_of_a_member(
             if old is not None and old.link in alive:
                 waiting.remove(old)
                 del alive[old.link]
-        alive[link] = Waiter("g", str(member), object(), link, HeartbeatResponse(), now + ms)
+        alive[link] = Waiter("g", str(member), object(), link, HeartbeatResponse(), now, now + ms)
         waiting.add(alive[link])
         waiting.check()
         assert len(waiting) == len(alive)

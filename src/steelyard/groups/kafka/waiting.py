@@ -9,6 +9,9 @@ when it is due. The rules, which are the same for both kinds of group:
 - The answers of a link keep their order. So the next request of the link releases the one that
   waits: nothing else is ever delayed, above all not a commit or a LeaveGroup.
 - Clients that do nothing else until a heartbeat is answered are answered at once (`may_wait`).
+- Clients may have a shorter time-out than a wait, which no request tells. They close the connection
+  when it is over. A member that closed one while it waited is kept waiting for at most half as long
+  from then on (`Patience`).
 
 docs/REBALANCING.md describes the whole, with what each client does.
 """
@@ -25,6 +28,12 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 SLOT_MS = 50
 """Ends of waits are rounded down to multiples of this, so that many share one timer."""
+
+TIMEOUT_MS_MIN = 1_000
+"""Least time-out of requests that clients are expected to have."""
+
+PATIENCE_MAX = 10_000
+"""Members of which it is known that they waited too long; the one known longest is forgotten."""
 
 IMPATIENT = frozenset({"sarama"})
 """Clients, as they name themselves, that end a session only after an answer to their heartbeat.
@@ -61,7 +70,33 @@ class Waiter(msgspec.Struct, frozen=True):
     handle: Handle
     link: int
     message: ApiMessage
+    since: int
     due_at: int
+
+
+class Patience:
+    """The members that closed a connection while they waited, and how long each may still wait."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def closed(self, waiter: Waiter, now: int) -> None:
+        """Note that the connection of a request that waits was closed, by whomever."""
+        waited_ms = now - waiter.since
+        if waited_ms < TIMEOUT_MS_MIN:
+            return
+        key = (waiter.group_id, waiter.member_id)
+        limit_ms = min(waited_ms // 2, self._limits.pop(key, waited_ms))
+        if len(self._limits) >= PATIENCE_MAX:
+            del self._limits[next(iter(self._limits))]
+        self._limits[key] = limit_ms
+
+    def limited(self, group_id: str, member_id: str, most_ms: int) -> int:
+        """Return how long a member may wait that would otherwise wait for `most_ms` at most."""
+        return min(most_ms, self._limits.get((group_id, member_id), most_ms))
 
 
 class Waiters:

@@ -181,6 +181,22 @@ def test_member_that_has_reconnected_hears_the_news_on_its_new_connection() -> N
     assert len(kept) == 2
 
 
+def test_client_with_a_shorter_time_out_closes_one_connection_and_waits_less_from_then_on() -> None:
+    rig = Rig()
+    alone(rig)
+    rig.wait("m1", 1, link=1)
+    rig.pass_time(SHORT_WAIT_MS)
+    rig.wait("m1", 1, link=1)
+    rig.pass_time(3_000)
+    rig.consumers.closed(1, rig.now, rig.effects)
+    for limit_ms in (SHORT_WAIT_MS, 1_500, 1_500):
+        waiting = rig.wait("m1", 1, link=2)
+        rig.pass_time(limit_ms - SLOT_MS)
+        assert rig.waited(waiting) is None
+        rig.pass_time(SLOT_MS)
+        assert rig.waited(waiting) is not None
+
+
 def test_static_member_that_is_replaced_is_fenced() -> None:
     rig = Rig()
     rig.join("m1", instance_id="i")

@@ -585,3 +585,16 @@ def test_link_that_closes_takes_its_heartbeat_with_it(members: Members) -> None:
     rig.node.check()
     rig.advance(5_000)
     assert rig.answer_to(waiting, HeartbeatResponse) is None
+
+
+def test_client_whose_time_out_is_shorter_than_a_wait_loses_one_link_only(members: Members) -> None:
+    """1. A heartbeat waits. 2. The client's request.timeout.ms is over. 3. On a new link the broker answers in good time."""
+    member_id, generation = members.lead()
+    rig = members.rig
+    link = rig.connect()
+    rig.post(HeartbeatRequest(GROUP, generation, member_id), 4, link=link)
+    rig.advance(2_500)
+    rig.event(Closed(link, "request timed out"))
+    waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4, link=rig.connect())
+    rig.advance(1_250)
+    assert rig.answer_to(waiting, HeartbeatResponse) == HeartbeatResponse()

@@ -20,7 +20,7 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import Waiter, Waiters, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import Patience, Waiter, Waiters, may_wait, wait_ms
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
@@ -34,6 +34,7 @@ class LateAnswers:
         self.enabled = enabled
         self._wait_max_ms = wait_max_ms if enabled else 0
         self._waiting = Waiters()
+        self._patience = Patience()
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -82,12 +83,13 @@ class LateAnswers:
     ) -> None:
         self.gone(group, member.member_id, ErrorCode.NONE, effects)
         self.released(link, effects)
-        time_ms = wait_ms(self._wait_max_ms, member.session_timeout_ms)
+        most_ms = self._patience.limited(group.group_id, member.member_id, self._wait_max_ms)
+        time_ms = wait_ms(most_ms, member.session_timeout_ms)
         if not time_ms:
             effects.append(Replied(handle, answer))
             return
-        waiter = Waiter(group.group_id, member.member_id, handle, link, answer, now + time_ms)
-        self._waiting.add(waiter)
+        group_id, member_id, due_at = group.group_id, member.member_id, now + time_ms
+        self._waiting.add(Waiter(group_id, member_id, handle, link, answer, now, due_at))
 
     # -- ends of waits ---------------------------------------------------------------------------
 
@@ -108,10 +110,17 @@ class LateAnswers:
             self._answer(waiter, error, effects)
 
     def released(self, link: int, effects: Effects) -> None:
-        """Answer what waits on a link, on which something else came, or which is closed."""
+        """Answer what waits on a link, on which something else came."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
             self._answer(waiter, ErrorCode.NONE, effects)
+
+    def closed(self, link: int, now: int, effects: Effects) -> None:
+        """End what waits on a link that is closed, perhaps because it waited too long."""
+        waiter = self._waiting.of_link(link)
+        if waiter is not None:
+            self._patience.closed(waiter, now)
+        self.released(link, effects)
 
     def _answer(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
         self._waiting.remove(waiter)

@@ -218,8 +218,12 @@ class ConsumerGroups:
             self._late.answer(waiter, answer, effects)
 
     def released(self, link: int, effects: Effects) -> None:
-        """Answer what waits on a link, because something else came on it, or it is closed."""
+        """Answer what waits on a link, because something else came on it."""
         self._late.released(link, effects)
+
+    def closed(self, link: int, now: int, effects: Effects) -> None:
+        """End what waits on a link that is closed."""
+        self._late.closed(link, now, effects)
 
     def waiting_groups(self) -> list[str]:
         """Return the groups with members that wait for an answer to a heartbeat."""

@@ -27,15 +27,19 @@ from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, Consumer
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
-from steelyard.groups.kafka.waiting import Waiter, Waiters, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import (
+    TIMEOUT_MS_MIN,
+    Patience,
+    Waiter,
+    Waiters,
+    may_wait,
+    wait_ms,
+)
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
 SHORT_MS = 100
 """The interval that a member is told while something is under way for it."""
-
-TIMEOUT_MS_MIN = 1_000
-"""Least time-out of a heartbeat, whatever interval its member was told."""
 
 MARGIN_MS = 750
 """What a wait leaves of a heartbeat's time-out: 15 % of the usual 5 s."""
@@ -60,6 +64,7 @@ class LateHeartbeats:
         self._session_ms = config.group_consumer_session_timeout_ms
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
         self._waiting = Waiters()
+        self._patience = Patience()
         self._paces: dict[tuple[str, str], Pace] = {}
 
     # -- what a member is told -------------------------------------------------------------------
@@ -111,7 +116,8 @@ class LateHeartbeats:
             return False
         pace = self._paces.get((group_id, member.member_id))
         timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
-        time_ms = wait_ms(min(self._wait_max_ms, timeout_ms - MARGIN_MS), self._session_ms)
+        most_ms = self._patience.limited(group_id, member.member_id, self._wait_max_ms)
+        time_ms = wait_ms(min(most_ms, timeout_ms - MARGIN_MS), self._session_ms)
         if not time_ms:
             return False
         answer = ConsumerGroupHeartbeatResponse(
@@ -120,7 +126,9 @@ class LateHeartbeats:
             heartbeat_interval_ms=self._interval_ms if _is_stable(member) else self._short_ms,
         )
         due_at = now + time_ms
-        self._waiting.add(Waiter(group_id, member.member_id, handle, asker.link, answer, due_at))
+        self._waiting.add(
+            Waiter(group_id, member.member_id, handle, asker.link, answer, now, due_at)
+        )
         return True
 
     def of_group(self, group_id: str) -> list[Waiter]:
@@ -156,10 +164,17 @@ class LateHeartbeats:
         self.forget(group_id, member_id)
 
     def released(self, link: int, effects: Effects) -> None:
-        """Answer what waits on a link, on which something else came, or which is closed."""
+        """Answer what waits on a link, on which something else came."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
             self._end(waiter, ErrorCode.NONE, effects)
+
+    def closed(self, link: int, now: int, effects: Effects) -> None:
+        """End what waits on a link that is closed, perhaps because it waited too long."""
+        waiter = self._waiting.of_link(link)
+        if waiter is not None:
+            self._patience.closed(waiter, now)
+        self.released(link, effects)
 
     def _end(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
         if error is not ErrorCode.NONE:

@@ -230,7 +230,7 @@ class KafkaService:
         self.topology.ended(outcome, now, effects)
 
     def _release(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """Answer what waits on a link, on which another request came, or which is closed."""
+        """Answer what waits on a link, on which another request came."""
         self.group_requests.release(link, now, effects)
         self.consumer_group_calls.release(link, now, effects)
 
@@ -264,7 +264,8 @@ class KafkaService:
         self.fetches.closed(link)
         self.notes.closed(link)
         is_known = self.channel.closed(link)
-        self._release(link, now, effects)
+        self.group_requests.closed(link, now, effects)
+        self.consumer_group_calls.closed(link, now, effects)
         return is_known
 
     def due(self, now: int, effects: list[Effect]) -> None:

@@ -84,9 +84,15 @@ class ConsumerGroupCalls:
         return self._durability.acknowledge_call(call, response, effects)
 
     def release(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """Answer what waits on a link, because something else came on it, or it is closed."""
+        """Answer what waits on a link, because something else came on it."""
         happened: done.Effects = []
         self._groups.released(link, happened)
+        self._report(happened, now, effects)
+
+    def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """End what waits on a link that is closed."""
+        happened: done.Effects = []
+        self._groups.closed(link, now, happened)
         self._report(happened, now, effects)
 
     def follow(self, now: int) -> None:

@@ -184,9 +184,15 @@ class GroupRequests:
         return answer
 
     def release(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """Answer what waits on a link, because something else came on it, or it is closed."""
+        """Answer what waits on a link, because something else came on it."""
         happened: Effects = []
         self._coordinator.released(link, happened)
+        self.settle(happened, now, effects)
+
+    def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """End what waits on a link that is closed."""
+        happened: Effects = []
+        self._coordinator.closed(link, now, happened)
         self.settle(happened, now, effects)
 
     def follow(self, now: int, effects: list[Effect]) -> None:
