@@ -28,8 +28,9 @@ Why it began
   belongs to it.
 - A broker's log says when the group's coordinator was restarted or moved (`coordinator`). The group
   may go on without a rebalance; if not, one with the same members within `ROUND_MS` belongs to it.
-  What was processed while nothing could be committed is committed afterwards, so pauses are known
-  to some three commit intervals there.
+  What was processed while nothing could be committed is committed afterwards: at the end from an
+  interval before the group had a coordinator, which may be well before the first commit. So pauses
+  are known to some four commit intervals there, and less well if the first commit took long.
 """
 
 from __future__ import annotations
@@ -484,13 +485,14 @@ class _Rebalance:
         if self._until is not None and first > self._until:
             return None  # it is the next one's
         before = after = self._interval_of(place, last)
-        goes_on = first
+        back = goes_on = first
         if self._first.has_new_coordinator:
             # Nothing could be committed: the first commit may be of what was processed before.
             if number + 1 == len(times):
                 return _Stop(ended, last, first)
             before, goes_on = 2 * before, times[number + 1]
-        spans = (last, min(last + before, first)), (max(first - after, last), goes_on)
+            back = min(first, self._first.at)
+        spans = (last, min(last + before, first)), (max(back - after, last), goes_on)
         return _stopped(ended, last, first, *spans)
 
     def _interval_of(self, place: TopicPartition, until: int) -> int:
