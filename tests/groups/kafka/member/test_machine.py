@@ -386,6 +386,20 @@ def test_heartbeats_go_whatever_the_application_does() -> None:
     rig.nothing()
 
 
+@pytest.mark.parametrize("waited_ms", [0, 2_000, HEARTBEAT_MS, HEARTBEAT_MS + 500])
+def test_a_heartbeat_is_due_an_interval_after_the_last_one_was_sent(waited_ms: int) -> None:
+    """The answer may come late, as brokers may delay it: a member that then paused would hear of nothing for an interval."""
+    rig = Rig()
+    rig.stable(*parts(0))
+    rig.pass_time(HEARTBEAT_MS)
+    sent = rig.ask()
+    rig.pass_time(waited_ms)
+    rig.nothing()
+    rig.tell(events.Answered(sent.turn, HeartbeatResponse()))
+    rig.pass_time(max(HEARTBEAT_MS - waited_ms, 0))
+    assert isinstance(rig.ask().message, HeartbeatRequest)
+
+
 def test_a_coordinator_that_answers_no_heartbeat_for_a_session_is_looked_for() -> None:
     rig = Rig()
     rig.stable(*parts(0))

@@ -1,9 +1,10 @@
 """Liveness of a member: its heartbeats, session and polls.
 
-Heartbeats are sent once per interval, one at a time. A session without an answered one is
-considered over: another broker may be the coordinator now. An application is silent if
-`rebalance_timeout_ms` pass between the end of a poll and the beginning of the next; a waiting poll
-is not silence. Source: clients/consumer/internals/Heartbeat.java; KIP-62.
+Heartbeats are sent once per interval, one at a time. The interval counts from the sending: brokers
+may delay the answer until there is news, and the next one then goes at once. A session without an
+answered one is considered over: another broker may be the coordinator now. An application is silent
+if `rebalance_timeout_ms` pass between the end of a poll and the beginning of the next; a waiting
+poll is not silence. Source: clients/consumer/internals/Heartbeat.java; KIP-62.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ class Heartbeats:
         self._poll_until: int | None = None
 
     def alive(self, now: int) -> None:
-        """Note a response of the coordinator."""
-        self._session_until = now + self._settings.session_timeout_ms
+        """Note a response of the coordinator to a JoinGroup or SyncGroup."""
+        self.beaten(now)
         self._beat_at = now + self._settings.heartbeat_interval_ms
+
+    def beaten(self, now: int) -> None:
+        """Note a response of the coordinator to a heartbeat."""
+        self._session_until = now + self._settings.session_timeout_ms
         if self._poll_until is None and not self._polling:
             self._poll_until = now + self._settings.rebalance_timeout_ms
 

@@ -361,7 +361,7 @@ class GroupMember:
     def _beaten(self, code: int, now: int, orders: list[events.Effect]) -> None:
         verdict = heartbeat_verdict(code)
         if verdict in (Verdict.FINE, Verdict.REJOIN):
-            self._heartbeats.alive(now)
+            self._heartbeats.beaten(now)
         self._obey(verdict, code, now, orders)
 
     def _obey(self, verdict: Verdict, code: int, now: int, orders: list[events.Effect]) -> None:
