@@ -4,6 +4,7 @@
     python -m steelyard.sim --seeds 1..200
     python -m steelyard.sim --fresh 2000 --commit 1a2b3c4d5e6f
     python -m steelyard.sim --scenario scenarios/kill_broker.toml
+    python -m steelyard.sim --scenario scenarios/growing_groups.toml --compare delayed_answers
 
 Exit code 1 when a rule was broken, 2 when the arguments are wrong, 130 and 143 when SIGINT (Ctrl-C)
 or SIGTERM ended several seeds early.
@@ -19,13 +20,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from steelyard.errors import ConfigError
+from steelyard.sim.compare import compare, table
 from steelyard.sim.run import RunOutcome, run
 from steelyard.sim.scenario import Scenario, dump, load
-from steelyard.sim.swarm import draw, run_seeds, shrink
+from steelyard.sim.swarm import CHECK_EVERY, draw, run_seeds, shrink
 
 SEEDS_MAX = 1_000_000
 
@@ -55,6 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--shrink", action="store_true", help="look for a smaller scenario that fails"
     )
     parser.add_argument(
+        "--compare",
+        metavar="SETTING",
+        help="run a scenario with this setting off and on; print what its rebalances cost",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="with --compare: number of seeds (default: 5)"
+    )
+    parser.add_argument(
         "--show", action="store_true", help="print the scenario as TOML, run nothing"
     )
     parser.add_argument("--commit", default="", help="commit of the sources; failures name it")
@@ -65,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--processes", type=int, help="for --seeds and --fresh; default: one per core"
     )
     options = parser.parse_args(arguments)
+    if options.compare and options.seed is None and options.scenario is None:
+        parser.error("--compare needs --scenario or --seed")
     try:
         if options.seeds is not None:
             seeds, quiet = _range(options.seeds), options.quiet
@@ -83,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.show:
         print(dump(scenario), end="")
         return 0
+    if options.compare:
+        return _compare(scenario, options.compare, options.rounds)
     return _single(scenario, replay, trace=options.trace, smaller=options.shrink)
 
 
@@ -123,6 +138,21 @@ def _single(scenario: Scenario, replay: str, *, trace: bool, smaller: bool) -> i
         small = shrink(scenario, lambda candidate: _kind(run(candidate).failure) == kind)
         print("smaller:\n" + dump(small))
     return 1
+
+
+def _compare(scenario: Scenario, field: str, rounds: int) -> int:
+    try:
+        if not 0 < rounds <= SEEDS_MAX:
+            raise ConfigError(f"--rounds {rounds}: give 1 to {SEEDS_MAX}")
+        comparison = compare(scenario, field, rounds, partial(run, check_every=CHECK_EVERY))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(comparison))
+    for outcome in comparison.failures:
+        value = getattr(outcome.scenario, field)
+        print(f"seed {outcome.scenario.seed}, {field} {value}: {outcome.failure}")
+    return int(bool(comparison.failures))
 
 
 def _kind(text: str | None) -> str | None:
