@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +54,8 @@ class Incident(NamedTuple):
     one got to the first that the new one got; `stalls_ms`: of each other one, the longest time
     between two records since then. `also`: what may follow as a rebalance of its own. `interval_ms`,
     `long_ms`: how long it usually took from one record of a partition to the next until then, and
-    what nine of ten times did not exceed; of the slowest partition.
+    what nine of ten times did not exceed; of the slowest partition. `late_ms`: of each partition, how much
+    later than they were read the records before and after its pause were committed.
     """
 
     trigger: str
@@ -65,6 +67,7 @@ class Incident(NamedTuple):
     also: str = ""
     interval_ms: int = 0
     long_ms: int = 0
+    late_ms: Mapping[str, int] = {}
 
 
 class Incidents:
@@ -172,13 +175,14 @@ class Incidents:
         until(lambda: self._all_read(began), f"{self.group} reads again")
         time.sleep(SETTLE_S)  # the members commit, and the next incident begins from rest
         after = frozenset(self.group.members)
-        pauses, stalls = {}, {}
+        pauses, stalls, late = {}, {}, {}
         for place, owner in self._owners().items():
             if owners.get(place) is owner:
-                stalls[place] = self._stall_ms(place, owner, at)
+                stalls[place], late[place] = self._stall_ms(place, owner, at)
             elif place in owners:
-                pauses[place] = self._pause_ms(place, owner, at)
-        seen = before, after, pauses, stalls, also, *self._usual_ms(began)
+                pauses[place], late[place] = self._pause_ms(place, owner, at)
+        usual = *self._usual_ms(began), late
+        seen = before, after, pauses, stalls, also, *usual
         self.done.append(Incident(trigger, int(at * 1000), *seen))
 
     def _owners(self) -> dict[str, Member]:
@@ -194,33 +198,22 @@ class Incidents:
         }
         return seen >= self._partitions
 
-    def _pause_ms(self, place: str, owner: Member, since: float) -> int:
-        """From the last record of anybody else after the incident began to the new owner's first."""
-        mine = [
-            record["at"]
-            for record in owner.records
-            if record["partition"] == place and record["at"] > since
-        ]
-        first = min(mine)
-        others = [
-            record["at"]
-            for member in self._all
-            if member is not owner
-            for record in member.records
-            if record["partition"] == place and record["at"] < first
-        ]
-        own = [
-            record["at"]
-            for record in owner.records
-            if record["partition"] == place and record["at"] < first
-        ]
-        return int((first - max([*others, *own])) * 1000)
-
-    def _stall_ms(self, place: str, owner: Member, since: float) -> int:
-        times = [record["at"] for record in list(owner.records) if record["partition"] == place]
-        return max(
-            int((later - earlier) * 1000) for earlier, later in pairwise(times) if later > since
+    def _pause_ms(self, place: str, owner: Member, since: float) -> tuple[int, int]:
+        """From the last record of anybody before the new owner's first to that; and how late both were committed."""
+        first = min(at for at in _read_at(owner, place) if at > since)
+        last, reader = max(
+            ((at, member) for member in self._all for at in _read_at(member, place) if at < first),
+            key=lambda one: one[0],
         )
+        return int((first - last) * 1000), _late_ms(reader, last, first) + _late_ms(owner, first)
+
+    def _stall_ms(self, place: str, owner: Member, since: float) -> tuple[int, int]:
+        """The longest time between two records; and how late both were committed."""
+        last, first = max(
+            (pair for pair in pairwise(_read_at(owner, place)) if pair[1] > since),
+            key=lambda pair: pair[1] - pair[0],
+        )
+        return int((first - last) * 1000), _late_ms(owner, last, first) + _late_ms(owner, first)
 
     def _usual_ms(self, until: float) -> tuple[int, int]:
         """How long it took from one record of a partition to the next: half of the last times at most, and nine of ten."""
@@ -243,6 +236,17 @@ class Incidents:
     def close(self) -> None:
         self._stop.set()
         self._sender.join(10)
+
+
+def _read_at(member: Member, place: str) -> list[float]:
+    return [record["at"] for record in list(member.records) if record["partition"] == place]
+
+
+def _late_ms(member: Member, read_at: float, until: float = inf) -> int:
+    """How long it took the member to commit after it had read a record; 0 if it did not until then."""
+    times = (event["at"] for event in list(member.events) if event["event"] == "committed")
+    committed_at = next((at for at in times if read_at <= at < until), read_at)
+    return int((committed_at - read_at) * 1000)
 
 
 def short_set(incidents: Incidents) -> None:
