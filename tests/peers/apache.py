@@ -46,6 +46,9 @@ _OPEN = (
 )
 """What the servers reach for by reflection, and Java 17 keeps to itself."""
 
+SEND_TIMEOUT_MS = 20_000
+"""For producers at Apache's brokers and ours: the first send to a topic makes it, and clients' own 3 s are few on a busy machine."""
+
 
 class Missing(Exception):  # noqa: N818  # a reason to skip, no error
     """Java, Maven or the registry is not there; the text says which, and what it said."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.api.conftest import Servers
 from tests.moves import contents
-from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, Cluster, Peer
+from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, SEND_TIMEOUT_MS, Cluster, Peer
 from tests.peers.ours import Member
 from tests.peers.series import message
 from tests.waiting import until
@@ -236,7 +236,7 @@ def test_move(guarded: Guarded, name: str, tmp_path: Path, capsys: Any) -> None:
     try:
         with Admin(home.nameservers) as admin:
             admin.create_topic(name, queues=2)
-        with Producer(f"{name}p", home.nameservers) as sender:
+        with Producer(f"{name}p", home.nameservers, send_timeout_ms=SEND_TIMEOUT_MS) as sender:
             for index in range(20):
                 sender.send(message(name, "s", index, 60))
         away = guarded.nameserver

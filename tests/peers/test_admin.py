@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from tests.peers.apache import NEW, OLD, OLD_SERVER, Peer
+from tests.peers.apache import NEW, OLD, OLD_SERVER, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.series import message, numbers
 from tests.waiting import until
@@ -36,7 +36,7 @@ class Scene:
         admin.create_topic(name, cluster=CLUSTER, queues=2)
         until(lambda: len(self._queues()) == 2 * len(cluster.brokers), "route to all brokers")
         self.queues = admin.queues(name)
-        with Producer(f"{name}p", cluster.nameserver) as producer:
+        with Producer(f"{name}p", cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
             self.sent = [
                 producer.send(Message(name, b"%d" % n, tags=f"t{n}", keys=f"k{n} all"), queue=queue)
                 for queue in self.queues
@@ -203,7 +203,7 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
     # The client of the broker's line, as far as mqadmin's own versions go together.
     peer = peers[OLD if any_cluster.kind == f"apache-{OLD_SERVER}" else NEW]
     create_topic(any_cluster, peer, name)
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         results = [producer.send(message(name, "s", index, 60)) for index in range(8)]
     words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
     client_id = peer.ask("consumer", *words)["client_id"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.peers.apache import NEW, Peer
+from tests.peers.apache import NEW, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
@@ -55,7 +55,7 @@ def test_we_broadcast(
             any_cluster.nameserver, f"{name}g", name, config=config, client_id=f"{name}@1"
         )
 
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for index in range(10):
             producer.send(message(name, "s", index, 60))
         words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients.damaged import DAMAGED, MARK, RECORDS, SOUND, Cluster
-from tests.peers.apache import NEW, Missing, Peer
+from tests.peers.apache import NEW, SEND_TIMEOUT_MS, Missing, Peer
 from tests.peers.cpp.client import Program, library
 from tests.waiting import until
 
@@ -24,7 +24,10 @@ OTHERS = [100 + number for number in range(RECORDS)]
 
 def produce(nameserver: str, topic: str) -> None:
     """Two queues, queue 0 with MARK in it."""
-    with Admin(nameserver) as admin, Producer(f"{topic}pg", nameserver) as producer:
+    with (
+        Admin(nameserver) as admin,
+        Producer(f"{topic}pg", nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
+    ):
         admin.create_topic(topic, queues=2, cluster="DefaultCluster")
         for number in range(RECORDS):
             for queue in (0, 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from tests.peers.apache import Peer
+from tests.peers.apache import SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import Member
 from tests.peers.series import message
@@ -47,7 +47,10 @@ def test_java_subscribes_by_conditions(cluster: Running, peer: Peer, name: str) 
 
 
 def test_we_subscribe_by_conditions(any_cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer, ExitStack() as stack:
+    with (
+        Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
+        ExitStack() as stack,
+    ):
         for index in range(12):
             producer.send(message(name, "s", index, 60))
         members = {
@@ -65,7 +68,7 @@ def test_we_subscribe_by_conditions(any_cluster: Running, name: str) -> None:
 
 def test_a_wrong_condition_ends_the_start(any_cluster: Running, name: str) -> None:
     """In the words of the broker, which is asked as soon as the consumer finds it."""
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         producer.send(name, b"so that the topic is there")
     text = f"cannot filter topic {name} as subscribed: code 23"
     member = Member(any_cluster.nameserver, f"{name}g", name, sql="number >")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer
+from tests.peers.apache import NEW, OLD, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.series import message, numbers
 from tests.waiting import until
@@ -118,7 +118,10 @@ def test_we_share_with_java(any_cluster: Running, peers: dict[str, Peer], name: 
         on_queues_changed=lambda topic, all, mine: told.append((len(all), len(mine))),
         config=MANUAL,
     )
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer, puller.subscribe(name):
+    with (
+        Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
+        puller.subscribe(name),
+    ):
         for index in range(20):
             producer.send(message(name, "s", index, 60))
         assert sorted(numbers(poll_ours(puller, 20))) == list(range(20))
@@ -149,7 +152,7 @@ def test_we_share_with_java(any_cluster: Running, peers: dict[str, Peer], name: 
 
 def test_we_assign_and_seek(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     create_topic(any_cluster, peers[OLD], name)
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         queue = producer.queues(name)[0]
         for index in range(30):
             producer.send(message(name, "s", index, 60), queue=queue)
@@ -175,7 +178,7 @@ def test_we_assign_and_seek(any_cluster: Running, peers: dict[str, Peer], name: 
 
 def test_single_pulls(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     create_topic(any_cluster, peers[OLD], name)
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         queue = producer.queues(name)[0]
         for index in range(12):
             producer.send(message(name, "s", index, 60), queue=queue)

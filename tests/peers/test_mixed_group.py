@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer
+from tests.peers.apache import NEW, OLD, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import message
 from tests.waiting import until
@@ -112,7 +112,9 @@ def test_members_of_both_kinds_share_the_queues(
     peers[OLD].mqadmin(*words, "-r", each, "-w", each)
     group = MixedGroup(any_cluster, name, peers)
     with ExitStack() as stack:
-        producer = stack.enter_context(Producer(f"{name}pg", any_cluster.nameserver))
+        producer = stack.enter_context(
+            Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS)
+        )
         stack.callback(group.leave_all)
         sent = 0
 

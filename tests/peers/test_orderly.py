@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer
+from tests.peers.apache import NEW, OLD, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import (
     FROM_FIRST,
@@ -102,7 +102,7 @@ def test_our_hash_is_javas(any_cluster: Running, peers: dict[str, Peer], name: s
     java.ask("producer", f"{name}p", any_cluster.nameserver, f"{name}pg")
     results = java.ask("send", f"{name}p", name, "s", 0, KEYS, 60, keys=KEYS)["results"]
     java.ask("stop", f"{name}p")
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         queues = [
             producer.send(name, b"x", sharding_key=f"order-{key}").queue for key in range(KEYS)
         ]
@@ -117,7 +117,7 @@ def test_our_listener_suspends_its_queue(any_cluster: Running, name: str) -> Non
             return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
         return ConsumeOrderlyStatus.SUCCESS
 
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         send(producer, name, 0, 12)
     config = replace(FROM_FIRST, suspend_ms=50)
     member = Member(
@@ -137,7 +137,7 @@ def test_our_members_hand_over(any_cluster: Running, peers: dict[str, Peer], nam
     group = (any_cluster.nameserver, f"{name}g", name)
     first = Member(*group, orderly=True, work_s=0.01, client_id=f"{name}@1")
     second = Member(*group, orderly=True, work_s=0.01, client_id=f"{name}@2")
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         send(producer, name, 0, 100)
         with second:
             with first:
@@ -163,7 +163,7 @@ def test_locks_are_respected(any_cluster: Running, peers: dict[str, Peer], name:
     def numbers() -> set[int]:
         return {*member.numbers(), *old.numbers(f"{name}c"), *new.numbers(f"{name}d")}
 
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         send(producer, name, 0, 60)
         old.ask("consumer", f"{name}c", *words, orderly=True, work=10)
         with member:

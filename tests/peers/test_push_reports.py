@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.peers.apache import OLD, Peer
+from tests.peers.apache import OLD, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import FROM_FIRST, Member, by_queue
 from tests.waiting import until
@@ -23,7 +23,7 @@ def test_our_consumer_answers_operators(
     nameserver = any_cluster.nameserver
     group, client_id = f"{name}g", f"{name}-1"
     create_topic(any_cluster, peer, name, queues=2)
-    with Producer(f"{name}p", nameserver) as producer:
+    with Producer(f"{name}p", nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         sent = [producer.send(name, f"{number}") for number in range(8)]
     config = replace(FROM_FIRST, commit_interval_ms=500, pull_hold_ms=1_000)
     with Member(

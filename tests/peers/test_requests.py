@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.peers.apache import NEW, Peer
+from tests.peers.apache import NEW, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import Member
 
@@ -36,7 +36,7 @@ def test_java_asks_java(cluster: Running, peer: Peer, name: str) -> None:
 
 def test_java_asks_us(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """Both versions of the Java client ask; we reply to both."""
-    with Producer(f"{name}rg", any_cluster.nameserver) as replier:
+    with Producer(f"{name}rg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as replier:
         replier.send(name, b"so that the topic is there")
 
         def reply(view: MessageView) -> None:
@@ -61,12 +61,14 @@ def test_we_ask_java(any_cluster: Running, peers: dict[str, Peer], name: str) ->
     java.ask("send", f"{name}r", name, "s", 0, 1, 10)  # so that the topic is there
     words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
     java.ask("consumer", *words, answer="reply", producer=f"{name}r")
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         replies = [producer.request(name, text, timeout_ms=TIMEOUT_MS) for text in QUESTIONS]
     assert [reply.body.decode() for reply in replies] == REPLIES
 
     async def ask() -> list[MessageView]:
-        async with steelyard.aio.Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        async with steelyard.aio.Producer(
+            f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS
+        ) as producer:
             waiting = [producer.request(name, text, timeout_ms=TIMEOUT_MS) for text in QUESTIONS]
             return await asyncio.gather(*waiting)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.peers.apache import NEW, OLD, Peer
+from tests.peers.apache import NEW, OLD, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
@@ -62,7 +62,7 @@ def test_java_gives_up(cluster: Running, peers: dict[str, Peer], name: str) -> N
 def test_we_delay(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """What we send for later, a Java consumer and one of ours get when it is due."""
     java = peers[NEW]
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for place, level in enumerate(DELAYS_MS):
             for index in (2 * place, 2 * place + 1):
                 sent = message(name, "s", index, 60)
@@ -89,7 +89,7 @@ def test_we_delay(any_cluster: Running, peers: dict[str, Peer], name: str) -> No
 
 def test_we_give_up(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """Our listener refuses each message until the group's limit sends it to the dead letters."""
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for index in range(2):
             producer.send(message(name, "s", index, 60))
     config = replace(FROM_FIRST, retry_max=1)
@@ -111,7 +111,7 @@ def test_a_listener_that_takes_too_long(any_cluster: Running, name: str) -> None
             release.wait(60)
         return True
 
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         producer.send(message(name, "s", 0, 60))
     config = replace(FROM_FIRST, consume_timeout_ms=1_000)
     member = Member(any_cluster.nameserver, f"{name}g", name, answer=stall, config=config)

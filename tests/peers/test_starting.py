@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import pytest
-from tests.peers.apache import NEW, OLD_SERVER, Peer
+from tests.peers.apache import NEW, OLD_SERVER, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member, now_ms
 from tests.peers.series import message
@@ -25,7 +25,10 @@ def test_a_new_group_begins(any_cluster: Running, peers: dict[str, Peer], name: 
     """
     java, nameserver = peers[NEW], any_cluster.nameserver
     create_topic(any_cluster, java, name)
-    with Producer(f"{name}pg", nameserver) as producer, ExitStack() as stack:
+    with (
+        Producer(f"{name}pg", nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
+        ExitStack() as stack,
+    ):
 
         def send(first: int, count: int) -> None:
             for index in range(first, first + count):
@@ -80,7 +83,7 @@ def test_a_new_group_begins(any_cluster: Running, peers: dict[str, Peer], name: 
 def test_a_pause(any_cluster: Running, name: str) -> None:
     """A paused consumer keeps its queues, and gets what was sent meanwhile when it goes on."""
     with (
-        Producer(f"{name}pg", any_cluster.nameserver) as producer,
+        Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
         Member(any_cluster.nameserver, f"{name}g", name) as member,
     ):
         producer.send(message(name, "s", 0, 60))

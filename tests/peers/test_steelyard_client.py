@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.peers.apache import NEW, Peer
+from tests.peers.apache import NEW, SEND_TIMEOUT_MS, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
 from tests.waiting import PATIENCE_S, until, until_async
@@ -68,7 +68,7 @@ def place_sent(result: SendResult) -> tuple[str, int, int]:
 
 
 def test_all_that_is_sent_arrives_once_and_equal(any_cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         results, batch = send_all_ways(producer, name)
         with consuming(any_cluster, f"{name}g", name) as views:
             wait_for(views, 40)
@@ -88,7 +88,7 @@ def test_all_that_is_sent_arrives_once_and_equal(any_cluster: Running, name: str
 
 
 def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, name: str) -> None:
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         results, _ = send_all_ways(producer, name)
     peer.ask("consumer", f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
 
@@ -133,7 +133,7 @@ def test_steelyard_receives_what_java_sends(any_cluster: Running, peer: Peer, na
 
 
 def test_tags_select_messages(any_cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for index in range(12):
             producer.send(message(name, "s", index, 60))
         with consuming(any_cluster, f"{name}g", name, "tag0 || tag2") as views:
@@ -143,7 +143,7 @@ def test_tags_select_messages(any_cluster: Running, name: str) -> None:
 
 
 def test_a_group_goes_on_where_it_stopped(any_cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for first in (0, 10):
             for index in range(first, first + 10):
                 producer.send(message(name, "s", index, 60))
@@ -155,7 +155,7 @@ def test_a_group_goes_on_where_it_stopped(any_cluster: Running, name: str) -> No
 
 def test_a_waiting_consumer_gets_messages_at_once(any_cluster: Running, name: str) -> None:
     with (
-        Producer(f"{name}pg", any_cluster.nameserver) as producer,
+        Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer,
         consuming(any_cluster, f"{name}g", name) as views,
     ):
         for first in (0, 8):
@@ -168,7 +168,7 @@ def test_who_leaves_right_after_it_joined_keeps_no_queue_from_the_next(
     any_cluster: Running, name: str
 ) -> None:
     """A group's first heartbeat takes a broker longest: unregistering must not overtake it."""
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         queues = {producer.send(message(name, "s", index, 60)).queue for index in range(16)}
     for number in range(6):
         group = f"{name}g{number}"
@@ -186,7 +186,7 @@ def test_a_failed_message_comes_again(any_cluster: Running, name: str) -> None:
         return view.reconsume_times > 0
 
     consumer = PushConsumer(f"{name}g", any_cluster.nameserver, fail_once, config=FROM_FIRST)
-    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+    with Producer(f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS) as producer:
         for index in range(3):
             producer.send(message(name, "s", index, 60))
     with consumer.subscribe(name):
@@ -198,7 +198,9 @@ def test_asyncio_twins(any_cluster: Running, name: str) -> None:
     views: list[MessageView] = []
 
     async def run() -> None:
-        async with steelyard.aio.Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        async with steelyard.aio.Producer(
+            f"{name}pg", any_cluster.nameserver, send_timeout_ms=SEND_TIMEOUT_MS
+        ) as producer:
             for index in range(10):
                 await producer.send(message(name, "s", index, 100))
 

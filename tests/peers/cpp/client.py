@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.peers.apache import Missing
+from tests.waiting import PATIENCE_S
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "steelyard-peers" / "cpp"
@@ -83,7 +84,7 @@ class Program:
     def received(self) -> list[dict[str, Any]]:
         return [event for event in list(self.events) if "number" in event]
 
-    def finish(self, timeout_s: float = 60) -> list[dict[str, Any]]:
+    def finish(self, timeout_s: float = PATIENCE_S) -> list[dict[str, Any]]:
         """Wait until it has ended by itself; its events."""
         code = self._process.wait(timeout_s)
         assert code == 0, f"exit code {code} after {self.events}"

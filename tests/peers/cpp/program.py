@@ -39,6 +39,7 @@ def message(topic: str, number: int, shard: int = 0) -> Any:
 def produce(nameserver: str, topic: str, first: str, count: str) -> None:
     producer = Producer(f"{topic}pg")
     producer.set_namesrv_addr(nameserver)
+    producer.set_timeout(20_000)  # the 3 s that it has otherwise are few on a busy machine
     producer.start()
     for number in range(int(first), int(first) + int(count)):
         sent = producer.send_sync(message(topic, number))
@@ -49,6 +50,7 @@ def produce(nameserver: str, topic: str, first: str, count: str) -> None:
 def shard(nameserver: str, topic: str, count: str, shards: str) -> None:
     producer = Producer(f"{topic}pg")
     producer.set_namesrv_addr(nameserver)
+    producer.set_timeout(20_000)  # the 3 s that it has otherwise are few on a busy machine
     producer.start()
     for number in range(int(count)):
         place = number % int(shards)

@@ -42,6 +42,7 @@ final class Consumers {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
             command.word(3), command.credentials(), Strategies.named(command.option("strategy", "AVG")));
         consumer.setNamesrvAddr(command.word(2));
+        consumer.setMqClientApiTimeout(20_000); // a first connection with TLS takes more than 3 s on a busy machine
         consumer.setInstanceName(name);
         consumer.setPollNameServerInterval(2_000); // its retry topic is there only once it has joined
         // The one at its first rebalance gets lost beside the periodic one: pulls fail with 25 until the next.

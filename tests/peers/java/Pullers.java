@@ -35,6 +35,7 @@ final class Pullers {
         String name = command.word(1);
         DefaultLitePullConsumer puller = new DefaultLitePullConsumer(command.word(3), command.credentials());
         puller.setNamesrvAddr(command.word(2));
+        puller.setMqClientApiTimeout(20_000);
         puller.setInstanceName(name);
         puller.setHeartbeatBrokerInterval(2_000); // see Consumers
         puller.setUseTLS(command.has("tls"));

@@ -41,6 +41,7 @@ final class Senders {
         producer.setNamesrvAddr(command.word(2));
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(10_000);
+        producer.setMqClientApiTimeout(20_000);
         producer.setHeartbeatBrokerInterval(2_000); // it is unknown to a broker until the next one after its first send
         producer.setUseTLS(command.has("tls"));
         producer.start();
