@@ -98,8 +98,8 @@ def figures(
         ("  with Kafka", notes.repeated, "noted twice by the Kafka group's members"),
     ):
         table.add_row(name, f"{count:,}", by)
-    for name, pauses, by in joined.rows():
-        table.add_row(name, f"{pauses.longest_ms:,.0f} ms", by)
+    for row in joined.rows():
+        table.add_row(*row)
     return table
 
 

@@ -105,6 +105,11 @@ class Pauses(NamedTuple):
         ns = [round(ms * MS) for ms in pauses_ms]
         return cls(len(ns), percentile(ns, 0.5) / MS, percentile(ns, 1) / MS)
 
+    @property
+    def longest(self) -> str:
+        """For people."""
+        return f"{self.longest_ms:,.0f} ms" if self.queues else "–"
+
 
 class Benched(NamedTuple):
     """What the bench measured of the same client on one kind of brokers."""
@@ -158,20 +163,26 @@ class Joined:
     """The same queues moved by both."""
     benched: list[Benched]
 
-    def rows(self) -> list[tuple[str, Pauses, str]]:
-        """For the table of figures: name, pauses, by whom."""
+    def rows(self) -> list[tuple[str, str, str]]:
+        """For the table of figures: name, longest pause, by whom."""
         _, _, counts = BENCH_EVENT.partition(" ")
         queues = self.noted.queues
         own = [
             (
                 f"longest pause, {NEWCOMER} joins",
-                self.noted,
-                f"of {queues} partitions that moved, noted by the Kafka group's members",
+                self.noted.longest,
+                f"of {queues} partitions that moved, noted by the Kafka group's members"
+                if queues
+                else "no partition moved while messages came: that takes more flights",
             ),
-            ("  by the ledger", self.by_ledger, "of the same, from the brokers' records"),
+            ("  by the ledger", self.by_ledger.longest, "of the same, from the brokers' records"),
         ]
         return own + [
-            (f"  {one.brokers}", one.pauses, f"the same client in the bench of {one.run}, {counts}")
+            (
+                f"  {one.brokers}",
+                one.pauses.longest,
+                f"the same client in the bench of {one.run}, {counts}",
+            )
             for one in self.benched
         ]
 
@@ -188,7 +199,7 @@ class Joined:
             orientation="h",
             y=[name.replace(", ", ",<br>") for name, _, _ in shown],
             x=[pauses.longest_ms for _, pauses, _ in shown],
-            text=[f"{pauses.longest_ms:,.0f} ms" for _, pauses, _ in shown],
+            text=[pauses.longest for _, pauses, _ in shown],
             textposition="outside",
             cliponaxis=False,
             marker_color=[colour for _, _, colour in shown],

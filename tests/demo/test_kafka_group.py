@@ -163,9 +163,17 @@ def test_the_bench_of_this_repository_has_what_the_demo_quotes() -> None:
 def test_rows_and_chart_show_the_same(quoted: list[Benched]) -> None:
     one = Joined(Pauses(5, 40, 61.4), Pauses(5, 39, 58), True, quoted)
     longest = [61.4, 58, *(4_000 for _ in quoted)]
-    assert [pauses.longest_ms for _, pauses, _ in one.rows()] == longest
+    told = ["61 ms", "58 ms", *("4,000 ms" for _ in quoted)]
+    assert [shown for _, shown, _ in one.rows()] == told
     (bars,) = one.section().figure.data
     assert [*bars.x] == longest
-    assert [*bars.text] == ["61 ms", "58 ms", *("4,000 ms" for _ in quoted)]
+    assert [*bars.text] == told
     assert "5 partitions moved" in one.section().note
     assert ("2026-11-24" in one.section().note) is bool(quoted)
+
+
+def test_where_nothing_moved_while_messages_came_there_is_no_figure() -> None:
+    none = Pauses.of([])
+    (noted, *_), (by_ledger, *_) = (row[1:] for row in Joined(none, none, True, []).rows())
+    assert (noted, by_ledger) == ("–", "–")
+    assert Joined(none, none, True, []).rows()[0][2].startswith("no partition moved")
