@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.errors import ConfigError
+from steelyard.spark import pipeline
 from steelyard.spark.archive import required, write_archive
 from steelyard.version import __version__
 
@@ -70,3 +71,16 @@ def test_what_cannot_be_packed(tmp_path: Path, name: str, added: list[str], word
         write_archive(tmp_path / name, added=added)
     assert words in str(caught.value)
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_a_place_that_cannot_be_written(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).mkdir()
+    for path, words in (
+        (tmp_path / "none" / name, "No such file or directory"),
+        (tmp_path / name, "Is a directory"),
+    ):
+        assert pipeline.main(["archive", "--out", str(path)]) == 2
+        assert capsys.readouterr().err == f"steelyard pipeline: {path} cannot be written: {words}\n"

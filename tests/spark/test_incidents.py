@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -65,6 +66,14 @@ def test_a_part_of_the_time(dump: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("--dump", "{dump}", "-g", "other"), "no group 'other' in {dump}; there are incident"),
         (("--dump", "{dump}/incident-2"), "no folder __consumer_offsets-NUMBER with files *.log"),
         ((), "incident needs --kafka, --dump or --logs"),
+        (
+            ("--dump", "{dump}", "--from", "2026-11-24", "--to", "2026-11-23"),
+            "--from is after --to",
+        ),
+        (
+            ("--dump", "{dump}", "--report", "{dump}/incident-2/00000000000000000000.log/r"),
+            "written",
+        ),
         (("--logs", "{dump}"), "no file below {dump} has lines of RocketMQ"),
         (("--kafka", "127.0.0.1:1"), "not connected to Kafka broker 127.0.0.1:1"),
         (("--dump", "{dump}", "--out", "{dump}/incident-2/00000000000000000000.log"), "written"),
@@ -108,6 +117,27 @@ def test_a_damaged_segment_is_named(dump: Path, capsys: pytest.CaptureFixture[st
     path.write_bytes(data)
     assert run("--dump", dump) == 2
     assert f"{path}: the record batch at byte 0 is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"text", gzip.compress(b"text\n" * 100)[:-20]])
+def test_a_log_that_cannot_be_read_is_named(
+    data: bytes, dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = dump / "server.log.gz"
+    path.write_bytes(data)
+    assert run("--dump", dump, "--logs", dump) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"steelyard pipeline: {path} cannot be read: ")
+
+
+def test_an_archive_of_a_cluster_that_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steelyard.spark.incidents.sources.CONNECT_TIMEOUT_S", 0.5)
+    arguments = ["archive-offsets", "--kafka", "127.0.0.1:1", "--out", str(tmp_path)]
+    assert pipeline.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("steelyard pipeline: not connected to Kafka broker 127.0.0.1:1 within")
 
 
 def test_an_archive_that_cannot_be_written(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,6 +147,7 @@ def test_names_of_the_nameservers(name: str) -> None:
 WRONG = [
     ({"topic": "T"}, "option 'nameservers' is missing; give it as 'host:port;host:port'"),
     ({"nameservers": "h:1"}, "option 'subscribe' is missing; give the topics to read, or 'subscribePattern'"),
+    (NEEDED | {"group": "a b"}, "option 'group' is 'a b'; it must have letters, digits and %|_- only"),
     (NEEDED | {"nameservers": "localhost"}, "option 'nameservers' has 'localhost'; give each one as 'host:port'"),
     (NEEDED | {"nameservers": "h:70000"}, "option 'nameservers' has 'h:70000'"),
     (NEEDED | {"topicc": "T"}, "unknown option 'topicc'; did you mean 'topic'?"),
@@ -205,7 +206,7 @@ def test_wrong_options_are_named(given: dict[str, str], words: str) -> None:
 
 
 WRONG_IN_STREAMS = [
-    ({"endingOffsets": "latest"}, "option 'endingOffsets' is for spark.read only; leave it out here"),
+    ({"endingoffsets": "latest"}, "option 'endingOffsets' is for spark.read only; leave it out here"),
     ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is 5; it must not be more than maxOffsetsPerTrigger, which is 4"),
     ({"maxTriggerDelay": "soon"}, "option 'maxTriggerDelay' is 'soon'; it must be a number with ms, s, m, h or d: '15m'"),
     ({"commitOffsets": "true"}, "option 'commitOffsets' is true, but needs the option 'consumerGroup'"),

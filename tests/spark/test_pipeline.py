@@ -193,6 +193,27 @@ def test_the_command_line_tells_errors_in_a_line(
     assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"
 
 
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("table_format", "words"),
+    [("parquet", "Spark: Parent path is not a directory"), ("iceberg", "cannot be used: File ex")],
+)
+def test_a_folder_that_cannot_be_used_is_told_in_a_line(
+    table_format: str,
+    words: str,
+    peer: Peer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    peer.put(LEDGER_TOPIC, ledger.encode(RECORDS))
+    out = tmp_path / "file"
+    out.touch()
+    given = ["ledger", "-n", peer.address, "--out", str(out), "--format", table_format]
+    assert pipeline.main(given) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
 WRONG = [
     (["--spark-conf", "a=b"], "argument --spark-conf: 'a=b' is not NAME=VALUE with a name"),
     (["--spark-conf", "spark.a"], "argument --spark-conf: 'spark.a' is not NAME=VALUE"),
@@ -216,8 +237,11 @@ def test_wrong_spark_options_are_told_in_a_line(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_session_cannot_get_another_master(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["ledger", "-n", "127.0.0.1:1", "--out", "out", "--master", "local[7]"]
+def test_a_session_cannot_get_another_master(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.put(LEDGER_TOPIC, b"[]")
+    arguments = ["ledger", "-n", peer.address, "--out", "out", "--master", "local[7]"]
     assert pipeline.main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("steelyard pipeline: setting 'spark.master' is 'local[7]', but")
@@ -253,6 +277,20 @@ def test_spark_options_become_settings(tmp_path: Path) -> None:
             "ModuleNotFoundError: No module named 'google'",
             "the executors have no protobuf; see `steelyard pipeline archive --help`",
         ),
+        (
+            "An error occurred while calling o1.mkdirs.\n: java.io.IOException: Mkdirs failed\n\tat",
+            "Spark: Mkdirs failed",
+        ),
+        (
+            ": org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: a",
+            "Spark: Parent path is not a directory: a",
+        ),
+        (
+            ": java.lang.RuntimeException: java.lang.ClassNotFoundException: Class"
+            " org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "Spark: ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+        ),
+        (": java.lang.NullPointerException: none", None),
         ("ModuleNotFoundError: No module named 'flights'", None),
     ],
 )

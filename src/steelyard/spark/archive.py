@@ -38,9 +38,17 @@ def write_archive(
     """Write `out`, whose name ends with .tar.gz or .zip; return its size in bytes.
 
     `added` and `left_out` are names of distributions, for .tar.gz only. Raises ConfigError for
-    another name, or for a distribution that is not installed.
+    another name, for a distribution that is not installed, and if `out` cannot be written.
     """
     path = Path(out)
+    try:
+        _write(path, added, left_out)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
+    return path.stat().st_size
+
+
+def _write(path: Path, added: Collection[str], left_out: Collection[str]) -> None:
     if path.name.endswith((".tar.gz", ".tgz")):
         names = required([*NEEDED, *added], left_out)
         with tarfile.open(path, "w:gz", compresslevel=COMPRESSION) as archive:
@@ -53,8 +61,7 @@ def write_archive(
             for name, file in _own_files():
                 archive.write(file, name)
     else:
-        raise ConfigError(f"--out is {str(out)!r}; its name must end with .tar.gz or .zip")
-    return path.stat().st_size
+        raise ConfigError(f"--out is {str(path)!r}; its name must end with .tar.gz or .zip")
 
 
 def required(names: Iterable[str], left_out: Iterable[str] = ()) -> list[str]:

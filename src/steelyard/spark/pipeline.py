@@ -51,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(options)
     except SteelyardError as error:
         words = str(error)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        words = f"{error.filename} cannot be used: {error.strerror}"
     except (PySparkException, Py4JError) as error:
         found = reason_in(str(error))
         if found is None:
@@ -146,6 +150,13 @@ def _session(options: argparse.Namespace) -> SparkSession:
         raise SteelyardError(f"Spark does not start: {words}") from error
 
 
+_UNUSABLE = re.compile(
+    r"\b(?:java\.io|java\.nio\.file|java\.net|org\.apache\.hadoop)\.[\w.$]*Exception: (.+)"
+    r"|\bjava\.lang\.(?=ClassNotFoundException: Class org\.apache\.hadoop)(.+)"
+)
+"""How Java says that a folder cannot be used, its server is away, or its file system unknown."""
+
+
 def reason_in(text: str) -> str | None:
     """Return the line that a user can act on in Spark's message; None: there is no such line.
 
@@ -158,4 +169,5 @@ def reason_in(text: str) -> str | None:
     if missing:
         name = {"google": "protobuf"}.get(missing[1], missing[1])
         return f"the executors have no {name}; see `steelyard pipeline archive --help`"
-    return None
+    unusable = _UNUSABLE.search(text)
+    return None if unusable is None else f"Spark: {unusable[1] or unusable[2]}"

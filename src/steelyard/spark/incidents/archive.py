@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from steelyard.arguments import SECONDS_MAX, OneLineParser, whole_number
-from steelyard.errors import ConfigError
+from steelyard.errors import ConfigError, SteelyardError
 from steelyard.spark.incidents.sources import (
     OFFSETS_TOPIC,
     end_of_segment,
@@ -114,6 +114,8 @@ def _run(options: argparse.Namespace) -> int:
         count = archive(options.kafka, options.out, options.every)
     except KeyboardInterrupt:
         return 0
+    except SteelyardError:  # of which some are OSErrors
+        raise
     except OSError as error:
         raise ConfigError(f"{options.out} cannot be written: {error.strerror}") from error
     print(f"{count:,} new records in {options.out}")

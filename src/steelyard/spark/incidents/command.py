@@ -67,6 +67,8 @@ def add_incident(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command. Raises SteelyardError."""
+    if None not in (options.begin, options.end) and options.begin > options.end:
+        raise ConfigError("--from is after --to")
     if options.kafka is None and options.dump is None:
         if options.logs is None:
             raise ConfigError("incident needs --kafka, --dump or --logs")

@@ -6,6 +6,7 @@ import gzip
 import logging
 import mmap
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -189,6 +190,14 @@ def _log_files(folder: Path) -> Iterator[Iterable[str]]:
     """Yield the lines of each log, of rotated and compressed ones, too."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and re.search(r"\.(log|out|txt)([.-]|$)", path.name):
-            opened = gzip.open if path.suffix == ".gz" else open
-            with opened(path, "rt", encoding="utf-8", errors="replace") as lines:
-                yield lines
+            yield _lines(path)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a log. Raises ConfigError if it cannot be read."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", errors="replace") as lines:
+            yield from lines
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None

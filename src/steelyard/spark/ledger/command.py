@@ -16,6 +16,8 @@ from steelyard.spark.ledger.job import (
     read_ledger,
     tables_in,
 )
+from steelyard.spark.options.reading import read_options
+from steelyard.spark.reading.planning import check_names
 from steelyard.spark.session import MakeSession
 from steelyard.spark.terminal import ProgressLine
 from steelyard.spark.waiting import noting_signals, wait_for
@@ -81,6 +83,8 @@ def add_ledger(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, session: MakeSession) -> int:
+    source = {"nameservers": options.nameservers, "topic": options.topic}
+    check_names(read_options(source, "stream"))  # before Spark, which takes seconds, is started
     spark = session(options)  # ends with the process
     query = follow_ledger(
         spark,

@@ -10,6 +10,7 @@ from steelyard.errors import KafkaError, ProtocolError, RemotingError, RouteErro
 from steelyard.spark.options.access import Access
 from steelyard.spark.servers.kafka_link import KafkaLink, check_code
 from steelyard.spark.servers.patience import persist
+from steelyard.spark.servers.wrong_port import explained
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
@@ -22,6 +23,7 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponseTopic,
 )
 from steelyard.wire.kafka.schema import Api, ApiMessage
+from steelyard.wire.strangers import Stranger
 
 METADATA_VERSION, FIND_VERSION = 9, 4
 GROUP = 0
@@ -133,8 +135,9 @@ class KafkaServers:
             try:
                 return address, self.call(address, api, version, message, kind)
             except RemotingError as error:
-                failed = error
                 self._drop(address)
+                given = self._given
+                failed = explained(error, address, Stranger.KAFKA, given.timeout_ms, given.access)
         assert failed is not None, "there is at least one address"
         raise failed
 

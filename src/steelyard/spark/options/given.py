@@ -15,6 +15,7 @@ from steelyard.spark.options.access import Access
 from steelyard.spark.options.table import Option, Reads, named
 
 NUMBER_MAX = (1 << 63) - 1
+_GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")  # client/Validators.java
 
 
 class Given:
@@ -52,6 +53,7 @@ class Given:
             raise ConfigError(f"options {both} are the same option; give one of them")
         if self._use is not None and option.only not in (None, self._use):
             verb = self._verb if option.only == "batch" else f"{self._verb}Stream"
+            label = _label(label, option)
             raise ConfigError(f"option {label!r} is for {verb} only; leave it out here")
         self._labels[option.name] = _label(label, option)
         self._texts[option.name] = text
@@ -100,6 +102,14 @@ class Given:
     def _text(self, name: str) -> str:
         assert name.lower() in self._names, f"{name} is not declared"
         return self._texts.get(name, "")
+
+    def _group(self, name: str) -> str:
+        text = self._text(name)
+        if text and _GROUP.fullmatch(text) is None:
+            self._refuse(
+                name, f"is {text!r}; it must have letters, digits and %|_- only, up to 255"
+            )
+        return text
 
     def _flag(self, name: str, default: bool) -> bool:
         text = self._text(name).lower() or str(default).lower()

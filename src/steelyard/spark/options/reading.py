@@ -95,7 +95,7 @@ class _Given(Given):
     def options(self) -> Options:
         topics, pattern, assigned = self._subscription()
         tags, condition = self._filter()
-        group = self._text("consumerGroup")
+        group = self._group("consumerGroup")
         if self._flag("commitOffsets", bool(group)) and not group:
             self._refuse("commitOffsets", "is true, but needs the option 'consumerGroup'")
         return Options(

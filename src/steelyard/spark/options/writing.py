@@ -60,7 +60,7 @@ class _Given(Given):
             sink_id=self._sink_id(),
             batch_id=self._number("batchId", 0, least=0) or 0,
             transaction_timeout_ms=self._number("transactionTimeoutMs", 300_000, 86_400_000) or 0,
-            producer_group=self._text("producerGroup") or DEFAULT_GROUP,
+            producer_group=self._group("producerGroup") or DEFAULT_GROUP,
             access=self._access(),
             messages_max=self._number("sendBatchSize", 1_000, 100_000) or 0,
             timeout_ms=self._number("timeoutMs", 10_000, 600_000) or 0,

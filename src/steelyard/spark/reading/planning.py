@@ -95,13 +95,27 @@ def first_offsets(catalog: Catalog, options: Options) -> dict[QueueName, int]:
 
 def look(catalog: Catalog, options: Options) -> Bounds:
     """Look up queues and offsets. Raises RouteError and ConfigError for names that do not exist."""
+    known = _known(catalog, options)
+    addresses = known.addresses
+    return Bounds(known, catalog.earliest(addresses), catalog.latest(addresses))
+
+
+def check_names(options: Options) -> None:
+    """Ask nameservers for the topics and queues that the options name; brokers are not asked.
+
+    Raises RouteError or ConfigError for those that do not exist, RemotingError if none answers.
+    """
+    with Catalog(options) as catalog:
+        _known(catalog, options)
+
+
+def _known(catalog: Catalog, options: Options) -> KnownQueues:
     known = catalog.queues()
     for topic in sorted(known.missing):
         nameservers = ", ".join(options.nameservers)
         raise RouteError(f"option 'subscribe': {nameservers} knows no topic {topic!r}")
-    addresses = known.addresses
     _check_names(options, known.readable)
-    return Bounds(known, catalog.earliest(addresses), catalog.latest(addresses))
+    return known
 
 
 # -- start and end ---------------------------------------------------------------------------------

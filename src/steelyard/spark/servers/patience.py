@@ -42,7 +42,7 @@ class Patience:
         if now >= self._deadline:
             raise RemotingError(
                 f"{error}; tried again for {self._timeout_ms / 1000:g} s (option 'retryTimeoutMs')"
-            ) from error
+            ) from None  # its traceback says nothing more, and Spark would show both
         time.sleep(min(self._pause_s, self._deadline - now))
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Self, TypeVar
 
-from steelyard.errors import BrokerError, RemotingError, RouteError
+from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError, SteelyardError
 from steelyard.spark.offsets import QueueName
 from steelyard.spark.options.access import Access
 from steelyard.spark.servers.link import Link
+from steelyard.spark.servers.wrong_port import explained
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.names import MASTER_ID, PERM_WRITE
+from steelyard.wire.strangers import Stranger, not_a_nameserver
 
 T = TypeVar("T")
 
@@ -117,14 +119,23 @@ class ServerLinks:
             return None
 
     def any_nameserver(self, ask: Callable[[Link], T]) -> T:
-        """Ask the first nameserver that answers; raise the last one's error if none does."""
-        failure: RemotingError | None = None
+        """Ask the first nameserver that answers; raise the last one's error if none does.
+
+        Raises ConfigError for an address that is a broker's, or of a server of Kafka's.
+        """
+        failure: SteelyardError | None = None
         for address in self._nameservers:
             try:
                 return ask(self.link(address))
             except RemotingError as error:
                 self.drop(address)
-                failure = error
+                failure = explained(
+                    error, address, Stranger.REMOTING, self._timeout_ms, self._access
+                )
+            except BrokerError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                failure = ConfigError(not_a_nameserver(address))
         assert failure is not None, "the options have at least one nameserver"
         raise failure
 
