@@ -74,6 +74,12 @@ def test_a_part_of_the_time(dump: Path, capsys: pytest.CaptureFixture[str]) -> N
             ("--dump", "{dump}", "--report", "{dump}/incident-2/00000000000000000000.log/r"),
             "written",
         ),
+        (("--kafka", "a:1", "--option", "timeoutMs=1"), "option 'timeoutMs' does not say how Kaf"),
+        (
+            ("--kafka", "a:1", "--option", "tls=maybe"),
+            "option 'tls' is 'maybe'; it must be true or",
+        ),
+        (("--kafka", "a:1", "--option", "tlsCaFile=x"), "is given, but 'tls' is not true"),
         (("--logs", "{dump}"), "no file below {dump} has lines of RocketMQ"),
         (("--kafka", "127.0.0.1:1"), "not connected to Kafka broker 127.0.0.1:1"),
         (("--dump", "{dump}", "--out", "{dump}/incident-2/00000000000000000000.log"), "written"),

@@ -14,6 +14,7 @@ from steelyard.ledger.events import Delivered, MemberJoined, RebalanceEnded, Rec
 from steelyard.ledger.tables import Costs, Rebalance
 from steelyard.spark import charts
 from steelyard.spark.charts import latencies, new_figure
+from steelyard.spark.ownership import DeliverySpan
 from steelyard.spark.report import Section, Totals, causes, write_report
 
 PLOTLY = "plotly.min.js"
@@ -153,3 +154,11 @@ def test_the_trend_is_a_median_of_what_came_before(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(charts, "TREND_MS", 2)
     trend = charts._trend([0, 1, 2, 3, 4], [1, 9, 2, 2, 100], [0, 2, 4])
     assert trend == [1, 2, 2]
+
+
+def test_one_delivery_is_a_bar_that_can_be_seen() -> None:
+    """A member that has got everything at once had the queue, too."""
+    spans = [DeliverySpan("a:0", "m1", 0, 0), DeliverySpan("a:1", "m1", 5_000, 60_000)]
+    (bars,) = charts.owners(spans, {"m1": "A"}, {"m1": "#000000"}, ()).data
+    assert [*bars.x] == [60_000 // charts.BARS_MAX, 55_000]
+    assert charts.owners([], {}, {}, ()).data == ()

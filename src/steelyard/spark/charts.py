@@ -41,6 +41,9 @@ MOMENTS_MAX = 1_000
 SPANS_MAX = 2_000
 """Maximum bars in the chart of owners, the latest ones."""
 
+BARS_MAX = 200
+"""A bar is at least one of so many parts of the time, so that one delivery is visible, too."""
+
 LATENCY_POINTS = 200
 """Periods into which the time is divided for percentiles."""
 
@@ -65,7 +68,7 @@ def new_figure(height: int, **layout: object) -> plots.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         height=height,
-        margin={"l": 10, "r": 10, "t": 26, "b": 70},
+        margin={"l": 10, "r": 24, "t": 26, "b": 70},
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
         hoverlabel={"bgcolor": "#1d2530", "font": {"color": "#ffffff"}},
         **layout,
@@ -94,6 +97,8 @@ def owners(
     """Draw which member received the messages of which queue when."""
     queues = list(dict.fromkeys(span.queue for span in spans))
     latest = sorted(spans, key=lambda span: span.start)[-SPANS_MAX:]
+    shown = max((s.end for s in latest), default=0) - min((s.start for s in latest), default=0)
+    least = max(1, shown // BARS_MAX)
     figure = new_figure(120 + 24 * len(queues), barmode="overlay")
     for client, letter in names.items():
         mine = [span for span in latest if span.client == client]
@@ -102,8 +107,7 @@ def owners(
             name=letter,
             y=[span.queue for span in mine],
             base=[_moment(span.start) for span in mine],
-            # A bar must be wide enough to be visible.
-            x=[max(span.end - span.start, 1) for span in mine],
+            x=[max(span.end - span.start, least) for span in mine],
             marker_color=colours[client],
             customdata=[[client, clock(span.start), clock(span.end)] for span in mine],
             hovertemplate=(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,15 @@ def test_tls(
         ]
         offsets = [one for one in back["offsets"] if one["group"] == f"{name}g"]
         assert [one["target_offset"] for one in offsets] == [7]
+        reached = ["--kafka", away, "--option", "tls=true"]
+        trusting = [*reached, "--option", f"tlsCaFile={certificate}"]
+        assert pipeline.main(["incident", *trusting]) == 0
+        assert re.search(rf"^{name}g +{name} +0 +7 ", capsys.readouterr().out, re.MULTILINE)
+        assert pipeline.main(["archive-offsets", *trusting, "--out", str(tmp_path / "kept")]) == 0
+        assert " new records in " in capsys.readouterr().out
+        assert pipeline.main(["incident", *reached]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "certificate verify failed" in line
         command = ["move", "kafka", "--from", home, "--to", away, "-t", name]
         command += ["--state", str(tmp_path / "other"), "--to-option", "tls=true"]
         assert pipeline.main([*command, "--to-option", "retryTimeoutMs=0"]) == 2

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from steelyard.arguments import SECONDS_MAX, OneLineParser, whole_number
 from steelyard.errors import ConfigError, SteelyardError
+from steelyard.spark.incidents.reaching import access_of, add_option
 from steelyard.spark.incidents.sources import (
     OFFSETS_TOPIC,
     end_of_segment,
     offsets_reader,
     offsets_records,
 )
+from steelyard.spark.options.access import PLAIN, Access
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.records import Record, write_batch
@@ -71,11 +73,11 @@ class OffsetArchive:
         self.ends[place] = records[-1].offset + 1
 
 
-def archive(bootstrap: str, folder: Path, every_s: int | None) -> int:
+def archive(bootstrap: str, folder: Path, every_s: int | None, access: Access = PLAIN) -> int:
     """Copy what is new, once or until the process is interrupted; return the number of records."""
     kept = OffsetArchive(folder)
     count = 0
-    with offsets_reader(bootstrap) as consumer:
+    with offsets_reader(bootstrap, access) as consumer:
         while True:
             for records in offsets_records(consumer, bootstrap, kept.ends):
                 found: dict[TopicPartition, list[Record]] = defaultdict(list)
@@ -107,11 +109,12 @@ def add_archive_offsets(jobs: argparse._SubParsersAction[OneLineParser]) -> None
         metavar="SECONDS",
         help="continue until it is interrupted",
     )
+    add_option(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        count = archive(options.kafka, options.out, options.every)
+        count = archive(options.kafka, options.out, options.every, access_of(options))
     except KeyboardInterrupt:
         return 0
     except SteelyardError:  # of which some are OSErrors

@@ -18,6 +18,7 @@ from steelyard.arguments import OneLineParser
 from steelyard.errors import ConfigError
 from steelyard.incident.offsets_topic import OffsetsTopic
 from steelyard.spark.incidents.output import printed, write_incident_report, write_tables
+from steelyard.spark.incidents.reaching import access_of, add_option
 from steelyard.spark.incidents.sources import read_dump, read_kafka, read_logs, read_rocketmq_logs
 from steelyard.spark.incidents.tables import Sources, Tables, rocketmq_tables, tables
 from steelyard.spark.terminal import ProgressLine
@@ -61,6 +62,7 @@ def add_incident(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
             metavar="TIME",
             help=f"{meaning} of the time of interest, as 2026-11-23T21:00 (UTC)",
         )
+    add_option(parser)
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write Parquet tables")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write an HTML report")
 
@@ -95,12 +97,13 @@ def run(options: argparse.Namespace) -> int:
 def _of_kafka(options: argparse.Namespace) -> tuple[Tables, str]:
     """Return the tables of a Kafka cluster, and in words what was read."""
     found = OffsetsTopic(options.group)
+    access = access_of(options)
     line = ProgressLine()
     try:
         if options.dump is not None:
             ends, words = read_dump(options.dump, found, line.show), str(options.dump)
         else:
-            ends = read_kafka(options.kafka, found, line.show)
+            ends = read_kafka(options.kafka, found, line.show, access)
             words = f"the cluster of {options.kafka}"
     finally:
         line.clear()

@@ -19,6 +19,7 @@ from steelyard.incident.offsets_topic import OffsetsTopic
 from steelyard.incident.rocketmq_log import UTC_OFFSET_MS as ROCKETMQ_UTC_OFFSET_MS
 from steelyard.incident.rocketmq_log import LogEvent, read_rocketmq_log
 from steelyard.incident.segments import SegmentEnd, SegmentScanner, segment_end
+from steelyard.spark.options.access import PLAIN, Access
 from steelyard.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def end_of_segment(path: Path) -> SegmentEnd:
 
 
 @contextmanager
-def offsets_reader(bootstrap: str) -> Iterator[KafkaConsumer]:
+def offsets_reader(bootstrap: str, access: Access = PLAIN) -> Iterator[KafkaConsumer]:
     """A consumer that is connected to a cluster. Raises ConnectError if no broker answers."""
     from steelyard.client.blocking.kafka import KafkaConsumer
 
@@ -105,6 +106,7 @@ def offsets_reader(bootstrap: str) -> Iterator[KafkaConsumer]:
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         allow_auto_create_topics=False,
+        tls=access.context(),
     )
     logger = logging.getLogger("steelyard")
     level = logger.level
@@ -145,13 +147,16 @@ def _place(record: ConsumerRecord) -> TopicPartition:
 
 
 def read_kafka(
-    bootstrap: str, found: OffsetsTopic, told: Callable[[str], None] = untold
+    bootstrap: str,
+    found: OffsetsTopic,
+    told: Callable[[str], None] = untold,
+    access: Access = PLAIN,
 ) -> dict[TopicPartition, int]:
     """Read `__consumer_offsets` of a cluster to its present end; return the log ends of the topics.
 
     `told`: gets what was read so far, in words. Raises ConnectError if no broker answers.
     """
-    with offsets_reader(bootstrap) as consumer:
+    with offsets_reader(bootstrap, access) as consumer:
         for records in offsets_records(consumer, bootstrap):
             for record in records:
                 found.take(record.timestamp, record.key or b"", record.value)
