@@ -195,6 +195,20 @@ class KafkaConfig:
     It is never more than a third of the session time-out, and must stay below the request time-out
     of clients: 10 s in franz-go, 30 s in the Java client. Kafka has no such setting.
     """
+    group_join_window_max_ms: Annotated[int, Meta(ge=0, le=10_000)] = 1_000
+    """Longest time for which members that join one after the other are collected.
+
+    They become one rebalance, if `delayed_answers` is on. The first one never waits, and a member
+    that leaves or expires ends the wait. 0: each join is a rebalance, as in Kafka, which has no
+    such setting.
+    """
+    group_flapping_delay_max_ms: Annotated[int, Meta(ge=0, le=20_000)] = 0
+    """Longest delay of the return of a client that joins and goes again and again.
+
+    The delay begins at 1000 ms with the third time in half an hour that the client left within a
+    minute of joining, and doubles with each further one. 0: such clients are only told of, in the
+    log, the ledger and kafkaGroup. Kafka has no such setting.
+    """
     group_max_size: PositiveInt32 = 0x7FFFFFFF
     """Maximum members of a classic group."""
     group_consumer_session_timeout_ms: PositiveInt32 = 45_000

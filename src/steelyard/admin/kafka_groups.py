@@ -68,6 +68,15 @@ def report_text(report: KafkaGroupReport, now: int) -> str:
         since = "" if one.since is None else f", for {_seconds(now - one.since)}"
         until = "" if one.until is None else f", will be removed in {_seconds(one.until - now)}"
         text += f"  {_name(one.member_id, one.client_id, one.host)}: {one.what}{since}{until}\n"
+    if report.flapping:
+        text += "\nclients that join and go again and again, in the last half an hour:\n"
+    for flapper in report.flapping:
+        text += (
+            f"  {flapper.name}: {flapper.flaps} times, last {date_milliseconds(flapper.last_at)}"
+        )
+        if flapper.until is not None:
+            text += f"; it may return in {_seconds(flapper.until - now)}"
+        text += "\n"
     text += f"\n{len(report.members)} members\n"
     for member in report.members:
         partitions = ", ".join(f"{topic}-{number}" for topic, number in member.partitions)

@@ -68,6 +68,15 @@ class MemberJoined(_Record, frozen=True, tag="joined"):
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
     topics: Annotated[tuple[str, ...], Column(ColumnKind.TEXTS, "What it subscribes to.")] = ()
+    flaps: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "How often a client of its name left within a minute of joining in the half an hour"
+            " before. Kafka's clients are named by instance id, or client id and host; RocketMQ's"
+            " by client id without the process.",
+        ),
+    ] = 0
 
 
 class MemberLeft(_Record, frozen=True, tag="left"):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.groups.kafka import flapping
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.effects import Effect, Effects, Replied
+from steelyard.groups.kafka.effects import Effect, Effects, Joined, Left, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.report import KafkaAwaited, report_classic
 from steelyard.nodes.broker.turns import finish
@@ -107,7 +108,8 @@ class Rig:
     ) -> None:
         self.delayed_answers = delayed_answers
         self.links: dict[str, int] = {}
-        self.config = KafkaConfig(**settings)  # type: ignore[arg-type]
+        usual = {"group_join_window_max_ms": 0}  # each join has its effect at once
+        self.config = KafkaConfig(**usual | settings)  # type: ignore[arg-type]
         self.topics = Topics()
         self.disk = disk or MemoryDisk()
         self.now = START
@@ -137,6 +139,7 @@ class Rig:
 
     def took(self, effects: Effects) -> None:
         self.coordinator.check()
+        told: Effects = []
         for effect in effects:
             match effect:
                 case Replied(handle, message):
@@ -144,8 +147,16 @@ class Rig:
                     self.replies[handle] = message
                 case LogLine():
                     self.told.append(effect)
+                case Joined():
+                    self.events.append(effect)
+                    flapping.joined(self.coordinator.flapping, effect, self.now, told)
+                case Left():
+                    self.events.append(effect)
+                    flapping.left(self.coordinator.flapping, effect, self.now)
                 case _:
                     self.events.append(effect)
+        self.told += [one for one in told if isinstance(one, LogLine)]
+        self.coordinator.flapping.check()
 
     def handle(self) -> int:
         self.handles += 1
@@ -287,7 +298,7 @@ class Rig:
     def release(self, link: int) -> None:
         """Something else comes on a connection."""
         effects: Effects = []
-        self.coordinator.released(link, effects)
+        self.coordinator.released(link, self.now, effects)
         self.took(effects)
 
     def close(self, link: int) -> None:

@@ -53,11 +53,12 @@ class Groups(RuleBasedStateMachine):
 
     @initialize(
         delay=st.sampled_from([0, 3_000]),
+        window=st.sampled_from([0, 1_000]),
         rebalance=st.sampled_from([4_000, REBALANCE_MS]),
         statics=st.lists(st.booleans(), max_size=3),
     )
-    def begin(self, delay: int, rebalance: int, statics: list[bool]) -> None:
-        self.rig = Rig(group_initial_rebalance_delay_ms=delay)
+    def begin(self, delay: int, window: int, rebalance: int, statics: list[bool]) -> None:
+        self.rig = Rig(group_initial_rebalance_delay_ms=delay, group_join_window_max_ms=window)
         self.rebalance_ms = rebalance
         self.clients: list[Client] = []
         self.names = 0

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
+from steelyard.groups.flapping import Flapping
+from steelyard.groups.kafka.classic.deferring import DEFERRED, DeferredJoins
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import Join, Joining
 from steelyard.groups.kafka.classic.leaving import Leaving
@@ -23,6 +25,7 @@ from steelyard.groups.kafka.committing import Committing
 from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
 from steelyard.groups.kafka.fetching import OffsetFetching
+from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.listing import Listing
 from steelyard.groups.kafka.moving import Moving
@@ -78,6 +81,10 @@ class Coordinator:
         self.offsets = Offsets(offsets)
         late = LateAnswers(config.group_heartbeat_wait_max_ms, enabled=delayed_answers)
         self._late = late
+        self._deferred = DeferredJoins(self._timers)
+        self.flapping = Flapping()
+        """Who joins and goes again and again, in groups of either kind; the caller notes it."""
+        self._window_max_ms = config.group_join_window_max_ms if delayed_answers else 0
         rebalances = Rebalances(config, self._timers, groups, late)
         self._rebalances = rebalances
         self._joining = Joining(
@@ -106,7 +113,9 @@ class Coordinator:
                 self._groups.add(self._classic(group_id, now))
 
     def _classic(self, group_id: str, now: int) -> ClassicGroup:
-        return ClassicGroup(group_id, self._timers, self._saved, self._room, now)
+        return ClassicGroup(
+            group_id, self._timers, self._saved, self._room, now, self._window_max_ms
+        )
 
     def _new_group(self, group_id: str, now: int) -> Group | None:
         if self._groups.is_full:
@@ -133,8 +142,35 @@ class Coordinator:
             join.refused(fault, effects, request.member_id)
             return
         group = self._to_join(join, now, effects)
-        if group is not None:
+        if group is not None and not self._deferred.defer(
+            group, join, self._damping_ms(join, now), now
+        ):
             self._joining.join(group, join, now, effects)
+            self._take_deferred(group.group_id, now, effects)
+
+    def _damping_ms(self, join: Join, now: int) -> int:
+        """Return for how long a client that flaps waits before it may return."""
+        request, asker = join.request, join.asker
+        name = name_of(request.group_instance_id, asker.client_id, asker.host)
+        most_ms = self._config.group_flapping_delay_max_ms
+        return self.flapping.delay_ms(request.group_id, name, most_ms, now) if most_ms else 0
+
+    def damped(self, group_id: str) -> dict[str, int]:
+        """Return until when clients wait that flap, by name."""
+        return {
+            name_of(join.request.group_instance_id, join.asker.client_id, join.asker.host): until
+            for join, until in self._deferred.damped(group_id)
+        }
+
+    def _take_deferred(self, group_id: str, now: int, effects: Effects) -> None:
+        """Handle the JoinGroups that have waited long enough after an event of the group."""
+        self._joins(self._deferred.take(group_id, self._groups.get(group_id), now), now, effects)
+
+    def _joins(self, joins: list[Join], now: int, effects: Effects) -> None:
+        for join in joins:
+            group = self._to_join(join, now, effects)
+            if group is not None:
+                self._joining.join(group, join, now, effects)
 
     def fault(self, request: JoinGroupRequest) -> ErrorCode:
         """Return why nobody can join with this request; NONE if it is valid."""
@@ -191,6 +227,7 @@ class Coordinator:
             error = ErrorCode.INVALID_GROUP_ID
         elif isinstance(group, ClassicGroup) and not group.is_empty:
             self._syncing.sync(group, request, version, asker, handle, now, effects)
+            self._take_deferred(group.group_id, now, effects)
             return
         else:
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -216,21 +253,24 @@ class Coordinator:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         effects.append(Replied(handle, HeartbeatResponse(error_code=error)))
 
-    def released(self, link: int, effects: Effects) -> None:
+    def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""
         self._late.released(link, effects)
+        self._joins(self._deferred.released(link), now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
-        """End what waits on a link that is closed."""
+        """End what waits on a link that is closed, and forget the newcomers that wait on it."""
+        self._deferred.closed(link)
         self._late.closed(link, now, effects)
 
     def waiting_groups(self) -> list[str]:
-        """Return the groups with members that wait for an answer to a heartbeat."""
-        return self._late.groups()
+        """Return the groups with members and newcomers that wait for an answer."""
+        return sorted({*self._late.groups(), *self._deferred.groups()})
 
     def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer the members of a group that wait: it has another coordinator now."""
         self._late.refused(group_id, error, effects)
+        self._deferred.refused(group_id, error, effects)
 
     def leave(
         self, request: LeaveGroupRequest, version: int, now: int, effects: Effects
@@ -242,6 +282,7 @@ class Coordinator:
         group = self._groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             results = self._leaving.leave(group, leavers, now, effects)
+            self._take_deferred(group.group_id, now, effects)
         else:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             results = tuple(
@@ -261,6 +302,7 @@ class Coordinator:
         could not be deleted on the disk, where the other one takes precedence.
         """
         self._rebalances.dismiss(group, effects)
+        self._deferred.refused(group.group_id, ErrorCode.REBALANCE_IN_PROGRESS, effects)
         group.migrated()
 
     def take_over(self, saved: SavedGroup, cause: Cause, now: int, effects: Effects) -> None:
@@ -295,8 +337,9 @@ class Coordinator:
                 continue
             if kind == OVERSIZE:
                 self._shrink(group, now, effects)
-            else:
+            elif kind != DEFERRED:
                 self._rebalances.due(group, kind, member_id, now, effects)
+            self._take_deferred(group_id, now, effects)
 
     def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Begin a rebalance of a restored group that is too large: only so many can rejoin."""
@@ -328,4 +371,6 @@ class Coordinator:
             if isinstance(group, ClassicGroup):
                 size += group.bytes
         assert self._room.bytes == size
-        self._late.check(group for group in self._groups if isinstance(group, ClassicGroup))
+        classic = [group for group in self._groups if isinstance(group, ClassicGroup)]
+        self._late.check(classic)
+        self._deferred.check({group.group_id: group for group in classic})

@@ -98,12 +98,27 @@ class KafkaOffset(msgspec.Struct, frozen=True):
         return max(0, self.end_offset - self.offset)
 
 
+class KafkaFlapping(msgspec.Struct, frozen=True):
+    """A client that joins and goes again and again (`groups.flapping`).
+
+    `name`: its instance id, or client id and host; `flaps`: how often it left within a minute of
+    joining in the last half an hour; `last_at`: when it did so last, in ms; `until`: when it may
+    return, in ms, None if it is not kept waiting now.
+    """
+
+    name: str
+    flaps: int
+    last_at: int
+    until: int | None = None
+
+
 class KafkaGroupReport(msgspec.Struct, frozen=True):
     """The report of one group.
 
     `assignor`: the protocol of the generation; `leader`: a member id; both may be "". `rebalances`:
     the latest, oldest first; `began_at`: start of the rebalance in progress, in ms, None if there
-    is none. `offsets`: of the committed or assigned partitions, sorted.
+    is none. `offsets`: of the committed or assigned partitions, sorted. `flapping`: clients that
+    join and go again and again.
     """
 
     group: str
@@ -118,6 +133,7 @@ class KafkaGroupReport(msgspec.Struct, frozen=True):
     began_at: int | None
     awaited: tuple[KafkaAwaited, ...]
     offsets: tuple[KafkaOffset, ...] = ()
+    flapping: tuple[KafkaFlapping, ...] = ()
 
     @property
     def lag(self) -> int:

@@ -87,11 +87,11 @@ class Ledger:
         self._is_stopping = True
         self.note(records.BrokerStopped(at=now, broker=self.broker))
 
-    def changed(self, change: GroupChange, now: int) -> None:
-        """Record that a member joined or left."""
+    def changed(self, change: GroupChange, now: int, flaps: int = 0) -> None:
+        """Record that a member joined or left. `flaps`: see `events.MemberJoined`."""
         known = (now, self.broker, change.group, change.client_id, change.cause, change.members)
         if change.kind == "joined":
-            self.note(records.MemberJoined(*known, change.topics))
+            self.note(records.MemberJoined(*known, change.topics, flaps))
         else:
             self.left(records.MemberLeft(*known, change.heard_at))
 

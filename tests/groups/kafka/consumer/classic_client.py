@@ -134,7 +134,7 @@ class ClassicClient:
         effects: Effects = []
         asker = self.asker
         self.rig.coordinator.heartbeat(request, 4, asker, self.handle, self.rig.now, effects)
-        self.rig.coordinator.released(asker.link, effects)  # as by its next request
+        self.rig.coordinator.released(asker.link, self.rig.now, effects)  # as by its next request
         found = self._put(effects)
         assert isinstance(found, HeartbeatResponse)
         self.handle = None

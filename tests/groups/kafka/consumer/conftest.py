@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.groups.kafka import flapping
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.effects import Cause, Effects, Replied
+from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
@@ -93,12 +94,16 @@ class Rig:
             "offsets_retention_check_interval_ms": 10
             ** 12,  # an empty group that expires begins anew
             "group_consumer_migration_policy": "bidirectional",
+            "group_join_window_max_ms": 0,  # each join has its effect at once
         }
         self.config = KafkaConfig(**usual | config)  # type: ignore[arg-type]
         self.disk = MemoryDisk()
         self.now = NOW
         self.rng = random.Random(848)
+        self.asker = ASKER
         self.effects: Effects = []
+        self.noted = 0
+        """How many of them have been looked at."""
         self.replies: dict[object, ApiMessage] = {}
         """Answers to requests of the classic protocol that are yet to be read, by their handles."""
         self.start()
@@ -122,6 +127,10 @@ class Rig:
         )
         self.consumers.load(self.now)
 
+    def asker_of(self, client_id: str) -> Asker:
+        """A client for `asker`."""
+        return Asker(client_id, "/10.0.0.1", 1)
+
     def restart(self) -> None:
         """The process dies without a word, and another one takes over the disk."""
         self.disk = self.disk.copy()
@@ -144,7 +153,7 @@ class Rig:
     def ask(
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1
     ) -> ConsumerGroupHeartbeatResponse:
-        response = self.consumers.heartbeat(request, version, ASKER, self.now, self.effects)
+        response = self.consumers.heartbeat(request, version, self.asker, self.now, self.effects)
         assert response is not None
         self.took([])
         return response
@@ -175,7 +184,14 @@ class Rig:
             if isinstance(effect, Replied):
                 assert effect.handle not in self.replies, "answered twice"
                 self.replies[effect.handle] = effect.message
+        told: Effects = []
+        for effect in self.effects[self.noted :]:
+            if isinstance(effect, Joined):
+                flapping.joined(self.coordinator.flapping, effect, self.now, told)
+            elif isinstance(effect, Left):
+                flapping.left(self.coordinator.flapping, effect, self.now)
         self.effects = [one for one in self.effects if not isinstance(one, Replied)]
+        self.noted = len(self.effects)
         self.consumers.check()
         self.coordinator.check()
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from tests.groups.kafka.consumer.classic_client import ClassicClient
 from tests.groups.kafka.consumer.conftest import (
     BEAT_MS,
     GROUP,
@@ -24,9 +25,11 @@ from steelyard.groups.kafka.consumer import records
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
+from steelyard.groups.kafka.consumer.waiting import SHORT_MS
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
 from steelyard.groups.kafka.report import report_consumer
+from steelyard.groups.kafka.window import QUIET_MS_MIN
 from steelyard.store.memory import Killed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -825,3 +828,74 @@ def test_a_heartbeat_with_nothing_in_it_changes_nothing() -> None:
         member_id="m1", member_epoch=1, heartbeat_interval_ms=5_000
     )
     assert rig.group.each() == before
+
+
+# -- the window of joins ---------------------------------------------------------------------------
+
+
+def test_members_that_join_one_after_the_other_get_one_target() -> None:
+    rig = Rig(World(t=8), group_join_window_max_ms=1_000)
+    rig.join("m0")
+    for number in range(1, 8):
+        rig.pass_time(10)
+        answer = rig.join(f"m{number}")
+        assert (answer.member_epoch, assigned(answer)) == (1, set())
+        assert answer.heartbeat_interval_ms == SHORT_MS
+    assert (rig.group.epoch, rig.group.assignment_epoch) == (8, 1)
+    rig.pass_time(QUIET_MS_MIN)
+    assert rig.group.assignment_epoch == 8
+    assert [len(rig.group.target(f"m{number}")) for number in range(8)] == [1] * 8
+
+
+def test_members_that_keep_joining_are_kept_waiting_for_the_limit_only() -> None:
+    rig = Rig(World(t=8), group_join_window_max_ms=1_000)
+    rig.join("m0")
+    for number in range(1, 10):
+        rig.pass_time(100)
+        rig.join(f"m{number}")
+    assert rig.group.assignment_epoch == 1
+    rig.pass_time(200)  # a second since m1 came
+    assert rig.group.assignment_epoch == rig.group.epoch == 10
+
+
+def test_member_that_leaves_ends_the_window() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    rig.join("m1")
+    rig.beat("m1", 1, of("t", 0, 1, 2, 3))
+    rig.pass_time(QUIET_MS_MIN)
+    rig.join("m2")
+    assert rig.group.assignment_epoch == 1
+    rig.beat("m1", -1)
+    answer = rig.beat("m2", 1)
+    assert answer.member_epoch == rig.group.epoch == 3
+    assert assigned(answer) == of("t", 0, 1, 2, 3)
+
+
+def test_topics_that_change_end_the_window() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    rig.join("m1")
+    rig.pass_time(QUIET_MS_MIN)
+    rig.join("m2")
+    rig.world.set("t", 6)
+    rig.beat("m1", 1)
+    assert rig.group.assignment_epoch == rig.group.epoch == 3
+
+
+def test_member_of_the_classic_protocol_never_waits_for_a_window() -> None:
+    """It joins again and again while the group is ahead of its target."""
+    rig = Rig(group_join_window_max_ms=1_000)
+    rig.join("m1")
+    ClassicClient(rig, "c1", ["t"]).beat()
+    assert rig.group.assignment_epoch == rig.group.epoch
+    rig.join("m2")
+    assert rig.group.assignment_epoch == rig.group.epoch
+
+
+def test_window_that_is_open_at_a_restart_ends_with_it() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    rig.join("m1")
+    rig.join("m2")
+    assert rig.group.assignment_epoch == 1
+    rig.restart()
+    rig.beat("m1", 1)
+    assert rig.group.assignment_epoch == rig.group.epoch == 2

@@ -5,6 +5,7 @@
 - Epochs of the group and of a member only grow.
 - When it gets quiet, everybody comes to the target, all partitions are read, and evenly.
 - A quiet group moves nothing.
+- With a window for joins, a change takes effect when the window's limit is over, or with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from contextlib import suppress
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
@@ -31,9 +38,9 @@ topics = st.lists(st.sampled_from(TOPICS), unique=True).map(sorted)
 
 
 class Members(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rig = Rig(World(a=2, t=3))
+    @initialize(window_ms=st.sampled_from([0, 1_000]))
+    def begin(self, window_ms: int) -> None:
+        self.rig = Rig(World(a=2, t=3), group_join_window_max_ms=window_ms)
         self.clients: list[Client] = []
         self.away: list[Client] = []
         self.names = 0
@@ -117,7 +124,7 @@ class Members(RuleBasedStateMachine):
 
     # -- the world -------------------------------------------------------------------------------
 
-    @rule(ms=st.sampled_from([1_000, BEAT_MS, 20_000, 50_000]))
+    @rule(ms=st.sampled_from([10, 100, 1_000, BEAT_MS, 20_000, 50_000]))
     def pass_time(self, ms: int) -> None:
         self.rig.pass_time(ms)
 
@@ -204,6 +211,25 @@ class Members(RuleBasedStateMachine):
         if group is not None:
             assert group.epoch >= self.epoch_seen
             self.epoch_seen = group.epoch
+
+    @invariant()
+    def waits_for_its_limit_only(self) -> None:
+        group = self.group
+        if group is not None and group.window.due_at is not None:
+            since, due_at = group.window.since, group.window.due_at
+            assert since is not None
+            assert since <= due_at <= since + max(group.window.most_ms, 0)
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def beat_after_the_window(self, pick: int) -> None:
+        self.rig.pass_time(1_000)
+        client = self.one(pick)
+        client.beat()
+        group = self.group
+        if group is not None and client.epoch:
+            joined = group.window.since == self.rig.now
+            assert joined or group.assignment_epoch == group.epoch
 
     @invariant()
     def is_whole(self) -> None:

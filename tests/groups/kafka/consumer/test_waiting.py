@@ -9,6 +9,7 @@ from tests.groups.kafka.consumer.conftest import GROUP, Rig, assigned, of
 
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.waiting import SLOT_MS
+from steelyard.groups.kafka.window import QUIET_MS_MIN
 from steelyard.wire.kafka.errors import ErrorCode
 
 LONG_MS, SHORT_MS = 5_000, 100
@@ -268,3 +269,30 @@ def test_no_wait_is_longer_than_the_time_out_that_librdkafka_sets(
         assert told == (SHORT_MS if is_released else LONG_MS)
         rig.pass_time(ms % 700)
     assert rig.group.member("m1") is not None
+
+
+def test_target_of_a_window_answers_those_that_wait() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    alone(rig)
+    waiting = rig.wait("m1", 1, link=1)
+    rig.join("m2")
+    newcomer = rig.wait("m2", 1, link=2)
+    assert (rig.waited(waiting), rig.waited(newcomer)) == (None, None)
+    rig.pass_time(QUIET_MS_MIN)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert len(assigned(answer) or ()) == 2
+
+
+def test_newcomer_of_a_window_asks_again_soon() -> None:
+    rig = Rig(group_join_window_max_ms=10_000)
+    alone(rig)
+    rig.pass_time(1_000)
+    rig.join("m2")
+    waiting = rig.wait("m2", 1, link=2)
+    rig.pass_time(SHORT_WAIT_MS)
+    answer = rig.waited(waiting)
+    assert answer is not None
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (1, SHORT_MS)
+    others = rig.waited(rig.wait("m1", 1, link=1))
+    assert others is None

@@ -47,7 +47,9 @@ class KafkaRig(Driver):
         super().__init__(
             config
             or BrokerConfig(
-                kafka=KafkaConfig(group_consumer_migration_policy="bidirectional"),
+                kafka=KafkaConfig(
+                    group_consumer_migration_policy="bidirectional", group_join_window_max_ms=0
+                ),
                 delayed_answers=True,
             ),
             disk,

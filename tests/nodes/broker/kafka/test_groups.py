@@ -417,14 +417,7 @@ def test_what_a_group_does_is_written_down(members: Members) -> None:
     text = f"{member_id} (/10.0.0.1)"
     common = {"broker": rig.config.name, "group": GROUP}
     expected: list[Record] = [
-        MemberJoined(
-            at=START,
-            client=member_id,
-            cause="joined",
-            members=(member_id,),
-            topics=(TOPIC,),
-            **common,
-        ),
+        MemberJoined(START, rig.config.name, GROUP, member_id, "joined", (member_id,), (TOPIC,)),
         RebalanceBegan(
             at=START,
             generation=0,
@@ -598,3 +591,16 @@ def test_client_whose_time_out_is_shorter_than_a_wait_loses_one_link_only(member
     waiting = rig.post(HeartbeatRequest(GROUP, generation, member_id), 4, link=rig.connect())
     rig.advance(1_250)
     assert rig.answer_to(waiting, HeartbeatResponse) == HeartbeatResponse()
+
+
+def test_member_that_crashes_in_a_loop_is_recorded_and_told_of(members: Members) -> None:
+    rig = members.rig
+    for _ in range(4):
+        member_id, _ = members.lead()
+        rig.advance(1_000)
+        leave = LeaveGroupRequest(GROUP, "", (MemberIdentity(member_id, None, "done"),))
+        rig.ask(leave, 5, LeaveGroupResponse)
+    (told,) = [line.text for line in rig.told if line.level == "WARNING"]
+    assert "/10.0.0.1 has joined and gone 3 times in the last half an hour" in told
+    joins = [one for one in ledger(rig) if isinstance(one, MemberJoined)]
+    assert [one.flaps for one in joins] == [0, 1, 2, 3]

@@ -7,6 +7,9 @@ from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig
+from steelyard.groups.flapping import FLAPS_MIN
+from steelyard.groups.remoting.flapping import name_of
+from steelyard.ledger.events import MemberJoined
 from steelyard.nodes.broker.remoting import clients
 from steelyard.nodes.seam import Closed
 from steelyard.types import MessageQueue
@@ -268,3 +271,33 @@ def test_a_client_that_is_there_on_another_connection_keeps_its_locks() -> None:
     lock(rig, new, "a", queue)
     rig.ask(old, RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": GROUP})
     assert lock(rig, new, "b", queue) == ()
+
+
+# -- members that come and go again and again --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("client_id", "name"),
+    [
+        ("10.0.0.1@4711#83921", "10.0.0.1"),  # Java
+        ("10.0.0.1@4711#83921@unit", "10.0.0.1"),
+        ("10.0.0.1@4711", "10.0.0.1"),
+        ("10.0.0.1@billing", "10.0.0.1@billing"),
+        ("billing", "billing"),
+    ],
+)
+def test_name_of_a_client_survives_its_restart(client_id: str, name: str) -> None:
+    assert name_of(client_id) == name
+
+
+def test_client_that_crashes_in_a_loop_is_told_of(rig: Rig) -> None:
+    rig.beat(rig.connect(), "10.0.0.9@1", TOPIC)
+    for process in range(FLAPS_MIN + 1):
+        link = rig.connect()
+        rig.beat(link, f"10.0.0.1@{process}#9", TOPIC)
+        rig.advance(1_000)
+        rig.event(Closed(link, "gone"))
+    (told,) = [line.text for line in rig.told if line.level == "WARNING"]
+    assert told.startswith(f"group {GROUP}: 10.0.0.1 has joined and gone 3 times")
+    joins = [one for one in rig.ledger() if isinstance(one, MemberJoined)]
+    assert [one.flaps for one in joins] == [0, 0, 1, 2, 3]

@@ -25,6 +25,7 @@ from steelyard.groups.kafka.classic.state import GROUPS, ClassicGroupState, Init
 from steelyard.groups.kafka.effects import BEGUN_MAX, Begun, Handle
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Key, Timers
+from steelyard.groups.kafka.window import JoinWindow
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
@@ -36,9 +37,17 @@ class ClassicGroup:
     kind = "classic"
 
     def __init__(
-        self, group_id: str, timers: Timers, saved: SavedGroups, room: Room, now: int
+        self,
+        group_id: str,
+        timers: Timers,
+        saved: SavedGroups,
+        room: Room,
+        now: int,
+        window_max_ms: int = 0,
     ) -> None:
         self.group_id = group_id
+        self.window = JoinWindow(window_max_ms)
+        """Holds newcomers back while others come (see `deferring`)."""
         self._timers = timers
         self._saved = saved
         self._room = room

@@ -5,7 +5,8 @@ assignment is the group's epoch for which it was computed. A member's is that of
 assignment, or of the previous one until it has released the partitions that it must.
 
 Empty        no members; the epochs stay, so that those of the next members continue from here
-Assigning    the group is ahead of its target: the next heartbeat computes a new one
+Assigning    the group is ahead of its target: the next heartbeat computes a new one, once the
+             window of changes is over (`groups.kafka.window`)
 Reconciling  a member does not have its part of the target yet (see `reconciliation`)
 Stable       all members have it
 
@@ -31,9 +32,11 @@ from steelyard.groups.kafka.consumer.records import (
 )
 from steelyard.groups.kafka.consumer.subscriptions import Subscriptions, topic_changes
 from steelyard.groups.kafka.consumer.target import most_wanted, target_assignment
-from steelyard.groups.kafka.effects import Began, Begun, Cause, Effects, Ended
+from steelyard.groups.kafka.effects import JOINED, Began, Begun, Cause, Effects, Ended
+from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.window import JoinWindow
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
@@ -52,7 +55,13 @@ class ConsumerGroupState(StrEnum):
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
 """Purposes of timers. JOIN and SYNC: a member of the classic protocol has to send this request."""
 
-TIMERS = (SESSION, REBALANCE, JOIN, SYNC)
+TARGET = "target"
+"""Purpose of a group's timer: its next target may be computed."""
+
+DAMPED = "damped"
+"""Purpose of a member's timer: it flaps, and may have a share from then on."""
+
+TIMERS = (SESSION, REBALANCE, JOIN, SYNC, DAMPED)
 
 BUMPS_MAX = 100
 """Most rebalances whose causes are kept."""
@@ -67,8 +76,17 @@ class ConsumerGroup:
     kind = "consumer"
     protocol_type = PROTOCOL_TYPE
 
-    def __init__(self, group_id: str, topics: TopicsView, records: Records, timers: Timers) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topics: TopicsView,
+        records: Records,
+        timers: Timers,
+        window_max_ms: int = 0,
+    ) -> None:
         self.group_id = group_id
+        self.window = JoinWindow(window_max_ms)
+        """Holds the next target back while members join."""
         self._topics = topics
         self._records = records
         self._timers = timers
@@ -82,6 +100,8 @@ class ConsumerGroup:
         self.bumps: deque[Begun] = deque(maxlen=BUMPS_MAX)
         self.began_at: int | None = None
         """When the rebalance in progress began; None if there is none."""
+        self.damped: dict[str, int] = {}
+        """Members that flap, and until when they are left out of the target (`groups.flapping`)."""
         self._members: dict[str, ConsumerGroupMember] = {}
         self._targets: dict[str, Partitions] = {}
         self._instances: dict[str, str] = {}
@@ -109,6 +129,10 @@ class ConsumerGroup:
         return not self._members
 
     @property
+    def has_classic_members(self) -> bool:
+        return any(one.classic is not None for one in self._members.values())
+
+    @property
     def assignor(self) -> str:
         return most_wanted(self._votes)
 
@@ -131,6 +155,33 @@ class ConsumerGroup:
 
     def target(self, member_id: str) -> Partitions:
         return self._targets.get(member_id, frozenset())
+
+    def awaits_target(self, member_id: str) -> bool:
+        """Return whether a member came after the target was computed, and the next one is due."""
+        return self.epoch > self.assignment_epoch and not (
+            member_id in self._targets or member_id in self.damped
+        )
+
+    def can_spare(self, member: ConsumerGroupMember) -> bool:
+        """Return whether others read a member's topics, so that it may be left out."""
+        others = [
+            one
+            for member_id, one in self._members.items()
+            if member_id != member.member_id and member_id not in self.damped
+        ]
+        return bool(others) and all(
+            self.subscriptions.include(others, topic)
+            for topic in self.subscriptions.topics_of(member)
+        )
+
+    @property
+    def damped_names(self) -> dict[str, int]:
+        """Return until when members are left out, by the names of those that flap."""
+        return {
+            name_of(one.instance_id, one.client_id, one.host): self.damped[one.member_id]
+            for one in self.each()
+            if one.member_id in self.damped
+        }
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         """Return the member that may read a partition, or has not released it yet."""
@@ -249,6 +300,7 @@ class ConsumerGroup:
         member = self._members.pop(member_id)
         self._release(member)
         self._targets.pop(member_id, None)
+        self.damped.pop(member_id, None)
         self._unsaved.add(member_id)
         self._is_unsaved = True
         for what in TIMERS:
@@ -318,14 +370,20 @@ class ConsumerGroup:
         self.bumps.append(Begun(self.epoch, now, cause))
         self.began_at = now if self.began_at is None else self.began_at
         self._is_unsaved = True
+        if cause.trigger == JOINED and not self.has_classic_members:
+            self.window.joined(now)
+        else:
+            # Members of the classic protocol join again and again until there is a target.
+            self.window.urgent(now, at_once=self.has_classic_members)
         if not self._members:
             self.assignment_epoch = self.epoch
             self.assigned_at = 0
+            self.window.ended(now)
 
     def retarget(self, now: int) -> None:
         """Compute the target assignment of the group's epoch."""
         self._targets = target_assignment(
-            self._members,
+            {one: member for one, member in self._members.items() if one not in self.damped},
             self._targets,
             self.partitions,
             self.subscriptions.topics_of,
@@ -335,6 +393,7 @@ class ConsumerGroup:
             self._topic_ids[topic] = self._topics.id_of(topic)
         self.assignment_epoch = self.epoch
         self.assigned_at = now
+        self.window.ended(now)
         self._is_unsaved = True
 
     def settle(self, effects: Effects) -> None:
@@ -402,6 +461,8 @@ class ConsumerGroup:
             # repaired. The members keep what they have until there is a new target.
             self.assignment_epoch = newest
             self.epoch = max(self.epoch, newest + 1)
+        elif self.epoch == self.assignment_epoch and self._members.keys() - self._targets.keys():
+            self.epoch += 1  # members that flapped were left out
 
     def migrate(self, stored: Stored) -> None:
         """Take the members of a classic group, in a new group; `save` then stores everything."""
@@ -428,6 +489,7 @@ class ConsumerGroup:
         assert len(given) == len(set(given)), "the target gives a partition to two"
         assert self._targets.keys() <= self._members.keys()
         assert self.assignment_epoch <= self.epoch
+        assert self.damped.keys() <= self._members.keys() - self._targets.keys()
         for member_id, member in self._members.items():
             assert member_id == member.member_id
             assert member.epoch <= self.assignment_epoch

@@ -1,10 +1,10 @@
 """The effects of heartbeats, and of their absence, on groups of the consumer protocol (KIP-848).
 
 A heartbeat first adds or changes its member; a cause for a rebalance increases the group's epoch.
-Then the target assignment is computed if it is outdated. Finally the member moves towards its part
-of it. Nothing is ever sent to a member unasked: each learns of changes with the answer to a
-heartbeat. One without news waits for them (`waiting`); after each event, `wake` answers those for
-whose members there are some.
+Then the target assignment is computed if it is outdated, unless more joins are expected
+(`groups.kafka.window`). Finally the member moves towards its part of it. Nothing is ever sent to a
+member unasked: each learns of changes with the answer to a heartbeat. One without news waits for
+them (`waiting`); after each event, `wake` answers those for whose members there are some.
 
 A member is removed when it leaves, when it is silent for the session timeout, or when it does not
 release partitions within its rebalance timeout.
@@ -22,7 +22,15 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.consumer.admission import admit, known_member, owned_partitions
 from steelyard.groups.kafka.consumer.classic_members import ClassicMembers
 from steelyard.groups.kafka.consumer.description import assignment_of, described
-from steelyard.groups.kafka.consumer.group import JOIN, REBALANCE, SESSION, SYNC, ConsumerGroup
+from steelyard.groups.kafka.consumer.group import (
+    DAMPED,
+    JOIN,
+    REBALANCE,
+    SESSION,
+    SYNC,
+    TARGET,
+    ConsumerGroup,
+)
 from steelyard.groups.kafka.consumer.member import LEAVE, LEFT_FOR_NOW, ConsumerGroupMember
 from steelyard.groups.kafka.consumer.member_changes import (
     MemberChanges,
@@ -33,7 +41,7 @@ from steelyard.groups.kafka.consumer.member_changes import (
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
-from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
+from steelyard.groups.kafka.consumer.waiting import SHORT_MS, LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
@@ -52,8 +60,15 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 TOPICS = "topics"
 """A `Cause.trigger`: subscribed topics were created, deleted or extended."""
 
-TARGET = "target"
-"""Purpose of a group's timer: its next target may be computed, for the members that wait."""
+RESTLESS_MS = 1_500
+"""The interval of members that have nothing to do while others join.
+
+Half of it they wait for news. With the usual interval they would hear of nothing for most of it
+after each change (see `waiting`).
+"""
+
+RESTLESS_MS_OF_EACH = 3
+"""Part of each member in it: large groups send no more than 333 heartbeats a second."""
 
 LATE = {
     REBALANCE: "did not give up its partitions",
@@ -85,7 +100,9 @@ class ConsumerGroups:
         self._rng = rng
         self._timers = Timers()
         self._migration = Migration(config, topics, coordinator)
-        self._changes = MemberChanges(config, groups, self._timers, self._migration, self._late)
+        self._changes = MemberChanges(
+            config, groups, self._timers, self._migration, self._late, coordinator.flapping
+        )
         self.classic = ClassicMembers(config, groups, self._timers, self._changes, rng)
 
     def load(self, now: int) -> None:
@@ -152,8 +169,15 @@ class ConsumerGroups:
         for group_id, what, member_id in self._timers.due(now):
             group = self._groups.get(group_id)
             self._changes.stirred.add(group_id)
+            if what == TARGET and isinstance(group, ConsumerGroup):
+                self._retarget(group, now, effects)
+                continue
             member = group.member(member_id) if isinstance(group, ConsumerGroup) else None
             if not isinstance(group, ConsumerGroup) or member is None:
+                continue
+            if what == DAMPED:
+                self._changes.admit(group, member, now, effects)
+                self._save(group, effects)
                 continue
             if what == SESSION:
                 waited = self._changes.session_timeout_ms(member)
@@ -167,6 +191,17 @@ class ConsumerGroups:
                 effects.append(
                     LogLine("ERROR", f"group {group_id}: {member_id} was removed: {error}")
                 )
+
+    def _retarget(self, group: ConsumerGroup, now: int, effects: Effects) -> None:
+        """Compute a target that was put off."""
+        self._changes.retarget(group, now)
+        self._save(group, effects)
+
+    def _save(self, group: ConsumerGroup, effects: Effects) -> None:
+        try:
+            self._changes.settled(group, effects)
+        except StorageError as error:
+            effects.append(LogLine("WARNING", f"group {group.group_id}: not stored: {error}"))
 
     # -- heartbeats that wait --------------------------------------------------------------------
 
@@ -192,9 +227,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             self._late.refused(group_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
             return
-        if not self._changes.retarget(group, now):
-            interval_ms = self._config.group_consumer_assignment_interval_ms
-            self._timers.set((group_id, TARGET, ""), group.assigned_at + interval_ms)
+        self._changes.retarget(group, now)
         answers: list[tuple[Waiter, ConsumerGroupHeartbeatResponse]] = []
         for waiter in self._late.of_group(group_id):
             member = group.member(waiter.member_id)
@@ -206,7 +239,7 @@ class ConsumerGroups:
             if holdings(after) == holdings(member):
                 continue  # a higher epoch alone can wait for the next heartbeat
             self._changes.put(group, member, after, now)
-            answers.append((waiter, self._response(group, after, changed=True, tells=True)))
+            answers.append((waiter, self._response(group, after, now, changed=True, tells=True)))
         try:
             self._changes.settled(group, effects)
         except StorageError as error:
@@ -236,7 +269,8 @@ class ConsumerGroups:
     # -- groups ----------------------------------------------------------------------------------
 
     def _new(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._topics, self._records, self._timers)
+        window_ms = self._config.group_join_window_max_ms if self._late.enabled else 0
+        return ConsumerGroup(group_id, self._topics, self._records, self._timers, window_ms)
 
     def _get(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
         group = self._groups.get(group_id)
@@ -337,12 +371,31 @@ class ConsumerGroups:
         if not changed and (
             handle is not None
             and not (tells or owned is not None)  # without news for its member, or from it
-            and self._late.wait(group.group_id, member, asker, handle, now, effects)
+            and self._late.wait(
+                group.group_id,
+                member,
+                asker,
+                handle,
+                now,
+                effects,
+                usual_ms=self._usual_ms(group, member, now),
+            )
         ):
             return None
-        return self._response(
-            group, member, changed=changed, tells=tells, reported=owned is not None
-        )
+        reported = owned is not None
+        return self._response(group, member, now, changed=changed, tells=tells, reported=reported)
+
+    def _usual_ms(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> int | None:
+        """Return the interval of a member for which nothing is under way; None for the configured.
+
+        Shorter while more changes are expected than their members would hear of.
+        """
+        longest = self._config.group_consumer_heartbeat_interval_ms
+        if group.awaits_target(member.member_id):
+            return min(SHORT_MS, longest)
+        if group.window.is_restless(now):
+            return min(max(RESTLESS_MS, RESTLESS_MS_OF_EACH * len(group)), longest)
+        return None
 
     def _look_at_topics(self, group: ConsumerGroup, now: int, effects: Effects) -> None:
         topics_changed = group.look_at_topics()
@@ -356,6 +409,7 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         member: ConsumerGroupMember,
+        now: int,
         *,
         changed: bool,
         tells: bool,
@@ -363,7 +417,11 @@ class ConsumerGroups:
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the answer to a heartbeat. `tells`: with the partitions that it may read."""
         interval_ms = self._late.interval_ms(
-            group.group_id, member, changed=changed, reported=reported
+            group.group_id,
+            member,
+            changed=changed,
+            reported=reported,
+            usual_ms=self._usual_ms(group, member, now),
         )
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
@@ -409,6 +467,8 @@ class ConsumerGroups:
                 group.check()
                 for member_id in group.member_ids():
                     assert self._timers.at((group.group_id, SESSION, member_id)) is not None
+                for member_id, until in group.damped.items():
+                    assert self._timers.at((group.group_id, DAMPED, member_id)) == until
 
 
 def _updated(

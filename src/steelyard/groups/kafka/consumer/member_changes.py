@@ -8,9 +8,16 @@ assignment is computed if it is outdated, and the member moves towards its part 
 from __future__ import annotations
 
 from steelyard.config import KafkaConfig
+from steelyard.groups.flapping import Flapping
 from steelyard.groups.kafka import effects as causes
 from steelyard.groups.kafka.consumer.admission import Admitted
-from steelyard.groups.kafka.consumer.group import REBALANCE, SESSION, ConsumerGroup
+from steelyard.groups.kafka.consumer.group import (
+    DAMPED,
+    REBALANCE,
+    SESSION,
+    TARGET,
+    ConsumerGroup,
+)
 from steelyard.groups.kafka.consumer.member import (
     LEFT_FOR_NOW,
     ConsumerGroupMember,
@@ -21,6 +28,7 @@ from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
+from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.timers import Timers
 from steelyard.types import LogLine
@@ -40,8 +48,10 @@ class MemberChanges:
         timers: Timers,
         migration: Migration,
         late: LateHeartbeats,
+        flapping: Flapping,
     ) -> None:
         self._config = config
+        self._flapping = flapping
         self._groups = groups
         self._timers = timers
         self._migration = migration
@@ -73,11 +83,18 @@ class MemberChanges:
         return member
 
     def retarget(self, group: ConsumerGroup, now: int) -> bool:
-        """Compute the target assignment if it is outdated; False: its interval is not over yet."""
+        """Compute the target assignment if it is outdated.
+
+        False: its interval or the window of changes is not over yet. A timer is set then.
+        """
         if group.assignment_epoch == group.epoch:
             return True
         interval_ms = self._config.group_consumer_assignment_interval_ms
-        if group.assigned_at and now < group.assigned_at + interval_ms:
+        at = now if group.window.due_at is None else group.window.due_at
+        if group.assigned_at:
+            at = max(at, group.assigned_at + interval_ms)
+        if now < at:
+            self._timers.set((group.group_id, TARGET, ""), at)
             return False
         group.retarget(now)
         return True
@@ -95,13 +112,16 @@ class MemberChanges:
         assignor = group.assignor
         old = admitted.replaces
         if old is not None:
+            if old.member_id in group.damped:
+                found.append(Cause(causes.JOINED, f"{wanted.name} replaces {old.member_id}"))
             group.replace(old, admitted.member)
             self._late.left(group.group_id, old.member_id, ErrorCode.FENCED_INSTANCE_ID, effects)
             self._groups.touched(group.group_id)
             effects.append(Left(group.group_id, old.member_id, "replaced", group.member_ids()))
         group.put(wanted)
         if admitted.is_new:
-            found.append(Cause(causes.JOINED, f"{wanted.name} joined"))
+            if not self._damp(group, wanted, now, effects):
+                found.append(Cause(causes.JOINED, f"{wanted.name} joined"))
         elif resubscribed(admitted.member, wanted):
             found.append(Cause(causes.SUBSCRIPTION, f"{wanted.name} subscribes to other topics"))
         if found:
@@ -114,9 +134,49 @@ class MemberChanges:
         if group.assignor != assignor:
             text = f"the assignor is {group.assignor} now, which most prefer"
             found.append(Cause(ASSIGNOR, text))
+        if resubscribed(admitted.member, wanted) and not admitted.is_new:
+            self._admit_damped(group, wanted.member_id)
         if found:
+            self._admit_needed(group)
             text = "; ".join(cause.text for cause in found)
             group.bump(Cause(found[0].trigger, text), now, effects)
+
+    # -- members that flap -----------------------------------------------------------------------
+
+    def _damp(
+        self, group: ConsumerGroup, member: ConsumerGroupMember, now: int, effects: Effects
+    ) -> bool:
+        """Leave a new member out of the target for a time if it flaps; return whether it is."""
+        most_ms = self._config.group_flapping_delay_max_ms
+        name = name_of(member.instance_id, member.client_id, member.host)
+        delay_ms = self._flapping.delay_ms(group.group_id, name, most_ms, now)
+        if not delay_ms or not group.can_spare(member):
+            return False
+        group.damped[member.member_id] = now + delay_ms
+        self._timers.set((group.group_id, DAMPED, member.member_id), now + delay_ms)
+        text = f"{member.name} gets no share for {delay_ms} ms: it joins and goes again and again"
+        effects.append(LogLine("INFO", f"group {group.group_id}: {text}"))
+        return True
+
+    def admit(
+        self, group: ConsumerGroup, member: ConsumerGroupMember, now: int, effects: Effects
+    ) -> None:
+        """Let a member that was left out have its share: a rebalance begins."""
+        self._admit_damped(group, member.member_id)
+        text = f"{member.name} joined, and had to wait because it joins and goes again and again"
+        group.bump(Cause(causes.JOINED, text), now, effects)
+
+    def _admit_damped(self, group: ConsumerGroup, member_id: str) -> None:
+        group.damped.pop(member_id, None)
+        self._timers.drop((group.group_id, DAMPED, member_id))
+
+    def _admit_needed(self, group: ConsumerGroup) -> None:
+        """Admit members whose topics nobody else reads any more, with a rebalance that begins."""
+        for member in group.each() if group.damped else ():
+            if member.member_id in group.damped and not group.can_spare(member):
+                self._admit_damped(group, member.member_id)
+
+    # -- steps -----------------------------------------------------------------------------------
 
     def next_of(
         self,
@@ -223,10 +283,14 @@ class MemberChanges:
         cause = Cause(trigger, f"{member.name} {text}")
         if self._migration.downgrade(group, member_id, cause, now, effects):
             return
+        is_missed = member_id not in group.damped
+        assignor = group.assignor
         group.remove(member_id)
         self._groups.touched(group.group_id)
         group.look_at_topics(anew=True)
-        group.bump(cause, now, effects)
+        self._admit_needed(group)
+        if is_missed or group.is_empty or group.assignor != assignor:
+            group.bump(cause, now, effects)
         group.settle(effects)
 
 

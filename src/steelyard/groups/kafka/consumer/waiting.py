@@ -59,7 +59,7 @@ class LateHeartbeats:
     """The heartbeats that wait, and the pace of each member. `enabled`: otherwise nobody waits."""
 
     def __init__(self, config: KafkaConfig, *, enabled: bool) -> None:
-        self._enabled = enabled
+        self.enabled = enabled
         self._interval_ms = config.group_consumer_heartbeat_interval_ms
         self._session_ms = config.group_consumer_session_timeout_ms
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
@@ -70,18 +70,25 @@ class LateHeartbeats:
     # -- what a member is told -------------------------------------------------------------------
 
     def interval_ms(
-        self, group_id: str, member: ConsumerGroupMember, *, changed: bool, reported: bool
+        self,
+        group_id: str,
+        member: ConsumerGroupMember,
+        *,
+        changed: bool,
+        reported: bool,
+        usual_ms: int | None = None,
     ) -> int:
         """Return the interval to tell a member.
 
-        `changed`: by this heartbeat; `reported`: it has told what it owns.
+        `changed`: by this heartbeat; `reported`: it has told what it owns; `usual_ms`: for a member
+        for which nothing is under way, if it is not the configured one.
         """
-        if not self._enabled:
+        if not self.enabled:
             return self._interval_ms
         pace = self._paces.setdefault((group_id, member.member_id), Pace(self._interval_ms))
         is_short = changed or (reported and pace.reports) or not _is_stable(member)
         pace.reports = changed
-        pace.told_ms = self._short_ms if is_short else self._interval_ms
+        pace.told_ms = self._short_ms if is_short else usual_ms or self._interval_ms
         return pace.told_ms
 
     @property
@@ -102,14 +109,16 @@ class LateHeartbeats:
         handle: Handle,
         now: int,
         effects: Effects,
+        *,
+        usual_ms: int | None = None,
     ) -> bool:
         """Let a heartbeat without news wait if it may; return whether it does.
 
-        None of its member may still wait.
+        None of its member may still wait. `usual_ms`: see `interval_ms`.
         """
         self.released(asker.link, effects)
         if (
-            not self._enabled
+            not self.enabled
             or member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
             or not may_wait(asker, FLEXIBLE_VERSION)
         ):
@@ -123,7 +132,9 @@ class LateHeartbeats:
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._interval_ms if _is_stable(member) else self._short_ms,
+            heartbeat_interval_ms=(usual_ms or self._interval_ms)
+            if _is_stable(member)
+            else self._short_ms,
         )
         due_at = now + time_ms
         self._waiting.add(

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steelyard.errors import ProtocolError
+from steelyard.groups.flapping import Flapping
+from steelyard.groups.remoting import flapping
 from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.groups.remoting.registry import ClientChannel, GroupChange
 from steelyard.groups.remoting.subscriptions import subscribe
@@ -75,6 +77,7 @@ class Clients:
         self._topics = parts.topics
         self._registration = parts.registration
         self._ledger = parts.ledger
+        self._flapping = Flapping()
         self._pulls = pulls
         self._locks = QueueLocks(parts.config.lock_expiry_ms)
         self.waiting_locks = WaitingLocks(
@@ -153,7 +156,10 @@ class Clients:
     def _announce(self, changes: Iterable[GroupChange], now: int, effects: list[Effect]) -> None:
         """Record the changes in the ledger and notify the members that are left."""
         for change in changes:
-            self._ledger.changed(change, now)
+            told: list[LogLine] = []
+            flaps = flapping.changed(self._flapping, change, now, told)
+            effects.extend(told)
+            self._ledger.changed(change, now, flaps)
             self._pulls.handovers.changed(change.group, now)
             if change.kind == "joined":
                 committed = self._committed.of_topics(change.group, change.topics)

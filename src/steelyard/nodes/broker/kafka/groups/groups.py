@@ -15,6 +15,8 @@ clients ask every broker. Authorized operations are not returned.
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka import effects as done
+from steelyard.groups.kafka import flapping
 from steelyard.groups.kafka.classic.joining import Join
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
@@ -79,7 +81,18 @@ class GroupRequests:
             elif isinstance(event, LogLine):
                 effects.append(event)
             else:
-                self._notes.happened(event, now)
+                self._notes.happened(event, now, self._flaps(event, now, effects))
+
+    def _flaps(self, event: done.Effect, now: int, effects: list[Effect]) -> int:
+        """Note who joins and goes again and again; return how often a member that joins has."""
+        told: Effects = []
+        flaps = 0
+        if isinstance(event, done.Joined):
+            flaps = flapping.joined(self._coordinator.flapping, event, now, told)
+        elif isinstance(event, done.Left):
+            flapping.left(self._coordinator.flapping, event, now)
+        effects.extend(one for one in told if isinstance(one, LogLine))
+        return flaps
 
     def _answer(self, call: OpenRequest, message: ApiMessage, effects: list[Effect]) -> None:
         assert isinstance(
@@ -186,7 +199,7 @@ class GroupRequests:
     def release(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Answer what waits on a link, because something else came on it."""
         happened: Effects = []
-        self._coordinator.released(link, happened)
+        self._coordinator.released(link, now, happened)
         self.settle(happened, now, effects)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:

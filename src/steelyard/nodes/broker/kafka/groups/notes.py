@@ -66,12 +66,13 @@ class Notes:
 
     # -- members and rebalances ------------------------------------------------------------------
 
-    def happened(self, event: news.Effect, now: int) -> None:
-        """Note what the coordinator did."""
+    def happened(self, event: news.Effect, now: int, flaps: int = 0) -> None:
+        """Note what the coordinator did. `flaps`: of a member that joined."""
         broker, note = self._ledger.broker, self._ledger.note
         match event:
             case news.Joined(group, member, cause, members, topics):
-                note(MemberJoined(now, broker, group, member.member_id, cause, members, topics))
+                who = member.member_id
+                note(MemberJoined(now, broker, group, who, cause, members, topics, flaps))
                 self._resumed(group, topics.__contains__, now)
             case news.Left(group, member, cause, members, heard_at):
                 # The name for the same cause in RocketMQ's groups.

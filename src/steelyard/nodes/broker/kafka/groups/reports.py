@@ -19,6 +19,7 @@ from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups, Group
 from steelyard.groups.kafka.report import (
+    KafkaFlapping,
     KafkaGroup,
     KafkaGroupReport,
     KafkaOffset,
@@ -39,6 +40,9 @@ OFFSETS_MAX = 50_000
 Further ones are left out.
 """
 
+FLAPPING_MAX = 1_000
+"""Most clients that flap in one answer."""
+
 
 class Reports:
     """The handler of KAFKA_GROUPS."""
@@ -58,7 +62,7 @@ class Reports:
         if name is None:
             return request.reply(body=msgspec.json.encode(self._lines()))
         group = self._groups.get(name) if self._is_ours(name) else None
-        report = None if group is None else self._report(group)
+        report = None if group is None else self._report(group, now)
         if report is None:
             remark = f"{self._cluster.me.name} coordinates no Kafka group {name}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -74,14 +78,20 @@ class Reports:
         )
         return tuple(line(group, self._cluster.me.name) for group in ours[:GROUPS_MAX])
 
-    def _report(self, group: Group) -> KafkaGroupReport | None:
+    def _report(self, group: Group, now: int) -> KafkaGroupReport | None:
         if isinstance(group, ClassicGroup):
             report = report_classic(group, self._cluster.me.name)
+            until = self._coordinator.damped(group.group_id)
         elif isinstance(group, ConsumerGroup):
             report = report_consumer(group, self._cluster.me.name)
+            until = group.damped_names
         else:
             return None
-        return replace(report, offsets=self._offsets(report))
+        flapping = tuple(
+            KafkaFlapping(one.name, one.flaps, one.last_at, until.get(one.name))
+            for one in self._coordinator.flapping.of_group(group.group_id, now)[:FLAPPING_MAX]
+        )
+        return replace(report, offsets=self._offsets(report), flapping=flapping)
 
     def _offsets(self, report: KafkaGroupReport) -> tuple[KafkaOffset, ...]:
         """Return the committed offsets of partitions that still exist, and their readers."""
