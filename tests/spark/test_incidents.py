@@ -40,6 +40,7 @@ def test_what_is_printed_and_written(dump: Path, capsys: pytest.CaptureFixture[s
     )
     text = page.read_text()
     assert "Group <b>incident</b>, 21:01:00 to 21:02:20 UTC" in text
+    assert '"incident:0"' in text
     assert "left (poll timeout)" in text
     assert "Backlog" not in text
     printed = capsys.readouterr().out.splitlines()

@@ -44,7 +44,9 @@ def write_incident_report(path: Path, made: Tables, group: str | None) -> Path:
     counts = Counter(row.group for row in made.rebalances)
     group = group or min(made.holdings, key=lambda name: (-counts[name], name), default="")
     spans = [
-        DeliverySpan(f"{one.topic} {one.broker}:{one.queue}", one.client, one.start, one.end)
+        DeliverySpan(
+            f"{f'{one.topic} {one.broker}'.rstrip()}:{one.queue}", one.client, one.start, one.end
+        )
         for one in made.holdings.get(group, [])
     ]
     rebalances = [row for row in made.rebalances if row.group == group]
