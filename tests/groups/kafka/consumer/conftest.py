@@ -104,6 +104,7 @@ class Rig:
         self.effects: Effects = []
         self.noted = 0
         """How many of them have been looked at."""
+        self.links = 1_000
         self.replies: dict[object, ApiMessage] = {}
         """Answers to requests of the classic protocol that are yet to be read, by their handles."""
         self.start()
@@ -158,9 +159,22 @@ class Rig:
         self.took([])
         return response
 
-    def wait(self, member: str, epoch: int, *, link: int, software: str = "") -> object:
+    def new_link(self) -> int:
+        """Return the number of a new connection."""
+        self.links += 1
+        return self.links
+
+    def wait(
+        self,
+        member: str,
+        epoch: int,
+        *,
+        link: int,
+        software: str = "",
+        instance: str | None = None,
+    ) -> object:
         """Send a heartbeat without news, which may wait; its handle."""
-        request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch)
+        request = ConsumerGroupHeartbeatRequest(GROUP, member, epoch, instance)
         handle = object()
         asker = Asker("app", "/10.0.0.1", link, software)
         response = self.consumers.heartbeat(request, 1, asker, self.now, self.effects, handle)
@@ -282,9 +296,41 @@ class Client:
         self.given: set[TopicPartition] | None = None
         self.full = False
         self.codes: list[int] = []
+        self.link = rig.new_link()
+        self.waiting: object | None = None
+        """The handle of a heartbeat that may wait, and whose answer was not read yet."""
+
+    def wait(self) -> None:
+        """Send a heartbeat without news, which may wait, unless one already does."""
+        if self.waiting is None and self.epoch and not self.full:
+            self.waiting = self.rig.wait(
+                self.member_id, self.epoch, link=self.link, instance=self.instance
+            )
+
+    def read(self) -> None:
+        """Take in the answer to the heartbeat that waits, if there is one by now."""
+        response = None if self.waiting is None else self.rig.waited(self.waiting)
+        if response is not None:
+            self.waiting = None
+            self.heard(response)
+
+    def reconnect(self, *, known: bool) -> None:
+        """Lose the connection, with the answer that waits. `known`: to the broker as well."""
+        if known:
+            self.rig.consumers.closed(self.link, self.rig.now, self.rig.effects)
+            self.rig.took([])
+        self.link = self.rig.new_link()
+        self.waiting, self.full = None, True
 
     def beat(self, *, lost: bool = False, silent: bool = False) -> None:
-        """One heartbeat. `lost`: the answer does not arrive; `silent`: it does not say what it owns."""
+        """One heartbeat. `lost`: the answer does not arrive; `silent`: it does not say what it owns.
+
+        One that waits is released, and its answer comes first.
+        """
+        if self.waiting is not None:
+            self.rig.consumers.released(self.link, self.rig.effects)
+            self.read()
+            assert self.waiting is None
         joins = self.epoch == 0
         full = joins or self.full
         request = ConsumerGroupHeartbeatRequest(
@@ -303,6 +349,10 @@ class Client:
             self.full = True
             return
         self.full = False
+        self.heard(response)
+
+    def heard(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        """Act on an answer."""
         self.codes.append(response.error_code)
         if response.error_code in (
             ErrorCode.UNKNOWN_MEMBER_ID,

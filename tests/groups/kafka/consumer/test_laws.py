@@ -1,9 +1,11 @@
-"""Laws of the new protocol, whatever happens: joins, leaves, silence, lost answers, slow members, topics, restarts.
+"""Laws of the new protocol, whatever happens: joins, leaves, silence, lost answers, slow members, topics, restarts,
+answers that wait, and connections that are lost meanwhile, whether the broker knows or not.
 
 - A partition has one reader at any moment: among those whom the coordinator counts as members, by what the clients
   themselves do, not by what the coordinator believes.
 - Epochs of the group and of a member only grow.
 - When it gets quiet, everybody comes to the target, all partitions are read, and evenly.
+- Nobody who answers is put out, as members are that do not release partitions of which they do not know that they must.
 - A quiet group moves nothing.
 - With a window for joins, a change takes effect when the window's limit is over, or with the next heartbeat.
 """
@@ -27,11 +29,15 @@ from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.report import report_consumer
 from steelyard.store.memory import Killed
 from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
 
 TOPICS = ["a", "b", "t"]
 CLIENTS_MAX = 6
 PARTITIONS_MAX = 6
 ROUNDS_MAX = 20
+FORGIVEN_ROUNDS = 3
+"""In the first of these rounds members may hear that they are out, for what they did before."""
+OUT = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 
 picks = st.integers(0, CLIENTS_MAX - 1)
 topics = st.lists(st.sampled_from(TOPICS), unique=True).map(sorted)
@@ -80,7 +86,44 @@ class Members(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(pick=picks, lost=st.booleans(), silent=st.booleans())
     def beat(self, pick: int, lost: bool, silent: bool) -> None:
-        self.one(pick).beat(lost=lost, silent=silent)
+        client = self.one(pick)
+        client.beat(lost=lost, silent=silent)
+        if not lost:
+            self.knows(client)
+
+    def knows(self, client: Client) -> None:
+        """Check that a client that was answered knows what the coordinator takes it to know."""
+        member = None if self.group is None else self.group.member(client.member_id)
+        if member is not None and client.epoch:
+            assert client.given == {
+                TopicPartition(self.rig.world.label(topic), number)
+                for topic, number in member.assigned
+            }
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def wait(self, pick: int) -> None:
+        self.one(pick).wait()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def read(self, pick: int) -> None:
+        self.one(pick).read()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks, known=st.booleans(), reports=st.booleans(), newcomer=st.booleans())
+    def reconnect(self, pick: int, known: bool, reports: bool, newcomer: bool) -> None:
+        """Lose the connection while a heartbeat waits, and perhaps there is news at once."""
+        client = self.one(pick)
+        client.wait()
+        client.reconnect(known=known)
+        if reports:
+            client.beat()
+        if newcomer:
+            self.join(TOPICS, False, False)
+        if reports:
+            client.beat(silent=True)
+            self.knows(client)
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks)
@@ -139,7 +182,13 @@ class Members(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
+        self.restarted()
+
+    def restarted(self) -> None:
+        """The broker restarts, and every client loses its connection."""
         self.rig.restart()
+        for client in self.clients:
+            client.reconnect(known=False)
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks, size=st.integers(0, 1_500))
@@ -148,17 +197,20 @@ class Members(RuleBasedStateMachine):
         self.rig.disk.kill_after_bytes = size
         with suppress(Killed):
             self.one(pick).beat(lost=True)
-        self.rig.restart()
+        self.restarted()
 
     @rule()
     def get_quiet(self) -> None:
-        for _ in range(ROUNDS_MAX):
+        for number in range(ROUNDS_MAX):
             for client in self.clients:
+                if number == FORGIVEN_ROUNDS:
+                    client.codes.clear()
                 client.finish()
                 client.beat()
                 client.finish()
             self.rig.pass_time(BEAT_MS)
             self.grows()
+        assert not [one.member_id for one in self.clients if OUT & set(one.codes)]
         group = self.group
         if group is None:
             return
