@@ -1,9 +1,9 @@
 """What members that join one after the other cost a KIP-848 group's coordinator: targets, CPU, and until each has its share.
 
-`.venv/bin/python bench/storms.py` prints the table of docs/REBALANCING.md; `--tiny` is a grid of a second. The
-production coordinator runs in virtual time, with members that send their heartbeats when they were told to, wait
-for answers, and give up partitions at once; CPU is that of the coordinator alone, without wire formats, ledger and
-disk.
+`.venv/bin/python bench/storms.py` prints the tables of docs/REBALANCING.md, that of classic groups (`classic_storms`)
+second; `--tiny` is a grid of a second. The production coordinator runs in virtual time, with members that send their
+heartbeats when they were told to, wait for answers, and give up partitions at once; CPU is that of the coordinator
+alone, without wire formats, ledger and disk.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry).re
 
 from tests.groups.kafka.consumer.conftest import NOW, World, label_of, told  # noqa: E402
 
+from bench import classic_storms  # noqa: E402
 from steelyard.config import KafkaConfig, StoreConfig  # noqa: E402
 from steelyard.groups.kafka.consumer.group import ConsumerGroup  # noqa: E402
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups  # noqa: E402
@@ -49,6 +50,9 @@ class Storm(NamedTuple):
 
 GRID = (Storm(50, 64, 100), Storm(50, 64, 1_000), Storm(500, 1_000, 0), Storm(500, 1_000, 50))
 TINY = (Storm(8, 8, 20),)
+CLASSIC_GRID = ((50, 20), (50, 100), (50, 1_000))
+CLASSIC_TINY = ((8, 20),)
+"""Members, and how many ms apart they join."""
 
 
 class Cost(NamedTuple):
@@ -196,4 +200,7 @@ def table(grid: Sequence[Storm]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true")
-    print(table(TINY if parser.parse_args().tiny else GRID))
+    is_tiny = parser.parse_args().tiny
+    print(table(TINY if is_tiny else GRID))
+    print()
+    print(classic_storms.table(CLASSIC_TINY if is_tiny else CLASSIC_GRID))

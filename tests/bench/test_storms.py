@@ -17,6 +17,10 @@ def test_tiny_grid() -> None:
         timeout=150,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    each, together = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
+    tables = done.stdout.split("\n\n")
+    each, together = [line.split(" | ") for line in tables[0].splitlines()[2:]]
     assert each[:3] == ["| 8, 8, 20 ms", "0 ms", "8"]
     assert together[:3] == ["| 8, 8, 20 ms", "1000 ms", "2"]
+    each, together = [line.split(" | ") for line in tables[1].splitlines()[2:]]
+    assert each[:3] == ["| 8, 20 ms", "0 ms", "8"]
+    assert together[:3] == ["| 8, 20 ms", "1000 ms", "2"]

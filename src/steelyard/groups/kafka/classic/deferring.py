@@ -60,6 +60,8 @@ class DeferredJoins:
     def defer(self, group: ClassicGroup, join: Join, delay_ms: int, now: int) -> bool:
         """Let a JoinGroup wait; False: it is handled now. `delay_ms`: of a member that flaps."""
         if not _is_newcomer(group, join):
+            if group.is_empty and _is_change(join):
+                group.window.joined(now)
             return False
         has_room = (
             self._count < DEFERRED_MAX

@@ -1,0 +1,30 @@
+"""How a Kafka group's report is shown to people."""
+
+from __future__ import annotations
+
+from steelyard.admin.kafka_groups import report_text
+from steelyard.groups.kafka.report import KafkaFlapping, KafkaGroupReport
+
+NOW = 1_700_000_000_000
+
+
+def test_clients_that_flap_are_shown_with_the_time_when_they_may_return() -> None:
+    flapping = (
+        KafkaFlapping("app/10.0.0.1", 4, NOW - 2_000, NOW + 1_500),
+        KafkaFlapping("i-7 (static)", 3, NOW - 60_000),
+    )
+    report = KafkaGroupReport(
+        "g", "classic", "Stable", "broker-a", 3, "range", "", (), (), None, (), flapping=flapping
+    )
+    lines = report_text(report, NOW).splitlines()
+    place = lines.index("clients that join and go again and again, in the last half an hour:")
+    first, second = lines[place + 1 : place + 3]
+    assert first.startswith("  app/10.0.0.1: 4 times, last ")
+    assert first.endswith("; it may return in 1.5 s")
+    assert second.startswith("  i-7 (static): 3 times, last ")
+    assert "return" not in second
+
+
+def test_group_without_such_clients_says_nothing_of_them() -> None:
+    report = KafkaGroupReport("g", "classic", "Empty", "b", 1, "", "", (), (), None, ())
+    assert "again" not in report_text(report, NOW)
