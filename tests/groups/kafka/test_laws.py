@@ -54,11 +54,18 @@ class Groups(RuleBasedStateMachine):
     @initialize(
         delay=st.sampled_from([0, 3_000]),
         window=st.sampled_from([0, 1_000]),
+        damping=st.sampled_from([0, 20_000]),
         rebalance=st.sampled_from([4_000, REBALANCE_MS]),
         statics=st.lists(st.booleans(), max_size=3),
     )
-    def begin(self, delay: int, window: int, rebalance: int, statics: list[bool]) -> None:
-        self.rig = Rig(group_initial_rebalance_delay_ms=delay, group_join_window_max_ms=window)
+    def begin(
+        self, delay: int, window: int, damping: int, rebalance: int, statics: list[bool]
+    ) -> None:
+        self.rig = Rig(
+            group_initial_rebalance_delay_ms=delay,
+            group_join_window_max_ms=window,
+            group_flapping_delay_max_ms=damping,
+        )
         self.rebalance_ms = rebalance
         self.clients: list[Client] = []
         self.names = 0
@@ -191,7 +198,7 @@ class Groups(RuleBasedStateMachine):
                 version=client.version,
                 session=SESSION_MS,
                 rebalance=self.rebalance_ms,
-                client=client.name,
+                client="app",
                 protocols={"range": f"{client.name} {client.generation}".encode()},
             )
             self.asked.add(client.parked)

@@ -44,9 +44,13 @@ topics = st.lists(st.sampled_from(TOPICS), unique=True).map(sorted)
 
 
 class Members(RuleBasedStateMachine):
-    @initialize(window_ms=st.sampled_from([0, 1_000]))
-    def begin(self, window_ms: int) -> None:
-        self.rig = Rig(World(a=2, t=3), group_join_window_max_ms=window_ms)
+    @initialize(window_ms=st.sampled_from([0, 1_000]), delay_ms=st.sampled_from([0, 20_000]))
+    def begin(self, window_ms: int, delay_ms: int) -> None:
+        self.rig = Rig(
+            World(a=2, t=3),
+            group_join_window_max_ms=window_ms,
+            group_flapping_delay_max_ms=delay_ms,  # all clients of this rig have one name
+        )
         self.clients: list[Client] = []
         self.away: list[Client] = []
         self.names = 0
