@@ -68,6 +68,7 @@ class Ailment(Enum):
     MEMBER_AWAITED = "MEMBER_AWAITED"
     """Only Kafka groups have this finding and those below."""
     MEMBERS_EXPIRE = "MEMBERS_EXPIRE"
+    MEMBER_FLAPS = "MEMBER_FLAPS"
     TOPIC_NOT_READ = "TOPIC_NOT_READ"
     OFFSET_BEYOND_END = "OFFSET_BEYOND_END"
 

@@ -10,6 +10,7 @@ from steelyard.groups.kafka.doctor import AWAITED_MS, EXPIRED_MIN, EXPIRED_MS, d
 from steelyard.groups.kafka.effects import EXPIRED, LEFT
 from steelyard.groups.kafka.report import (
     KafkaAwaited,
+    KafkaFlapping,
     KafkaGroupMember,
     KafkaGroupReport,
     KafkaOffset,
@@ -84,6 +85,12 @@ def test_a_healthy_group() -> None:
             replace(HEALTHY, rebalances=expired(EXPIRED_MIN, NOW - EXPIRED_MS + 1)),
             Ailment.MEMBERS_EXPIRE,
             "stopped sending heartbeats 3 times in the last ten minutes; most recently: c2 said nothing",
+        ),
+        (
+            replace(HEALTHY, flapping=(KafkaFlapping("a/10.0.0.7", 4, NOW - 9_000, NOW + 3_000),)),
+            Ailment.MEMBER_FLAPS,
+            "a/10.0.0.7 has joined and gone 4 times in the last half an hour, each time within a"
+            " minute; it is kept waiting for 3 s",
         ),
         (
             replace(HEALTHY, members=(*HEALTHY.members, member("c"), member("d"))),

@@ -36,6 +36,7 @@ def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
     return [
         *_awaited(report, now),
         *_expired(report, now),
+        *_flapping(report, now),
         *(_shares(report) if settled else ()),
         *_offsets(report),
     ]
@@ -74,6 +75,22 @@ def _expired(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
             "each time the group rebalances: see whether their processes are killed or paused, or"
             " cannot reach the broker;"
             " else raise session.timeout.ms, or max.poll.interval.ms where records take long",
+        )
+
+
+def _flapping(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
+    for one in report.flapping:
+        waits = (
+            ""
+            if one.until is None
+            else f"; it is kept waiting for {max(0, one.until - now) / 1000:.0f} s"
+        )
+        yield Diagnosis(
+            Ailment.MEMBER_FLAPS,
+            f"{one.name} has joined and gone {one.flaps} times in the last half an hour, each time"
+            f" within a minute{waits}",
+            "each time the group rebalances: see in its own log why it ends; until it is repaired,"
+            " stop it, or set group_flapping_delay_max_ms",
         )
 
 
