@@ -126,7 +126,9 @@ def test_a_damaged_segment_is_named(dump: Path, capsys: pytest.CaptureFixture[st
     assert f"{path}: the record batch at byte 0 is damaged" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("data", [b"text", gzip.compress(b"text\n" * 100)[:-20]])
+@pytest.mark.parametrize(
+    "data", [b"text", gzip.compress(b"text\n" * 100)[:-20]], ids=["no gzip", "cut"]
+)
 def test_a_log_that_cannot_be_read_is_named(
     data: bytes, dump: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
