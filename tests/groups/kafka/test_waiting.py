@@ -12,7 +12,7 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.waiting import (
     SLOT_MS,
-    Patience,
+    WaitLimits,
     Waiter,
     Waiters,
     may_wait,
@@ -130,8 +130,8 @@ def test_connection_that_closes_soon_says_nothing_of_time_outs() -> None:
 
 
 def test_members_of_which_it_is_known_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "PATIENCE_MAX", 2)
-    patience = Patience()
+    monkeypatch.setattr(waits, "LIMITS_MAX", 2)
+    patience = WaitLimits()
     for number, member in enumerate("abca"):
         waiter = Waiter("g", member, object(), number, HeartbeatResponse(), START, START + 5_000)
         patience.closed(waiter, START + 4_000)

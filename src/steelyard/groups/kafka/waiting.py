@@ -11,7 +11,7 @@ when it is due. The rules, which are the same for both kinds of group:
 - Clients that do nothing else until a heartbeat is answered are answered at once (`may_wait`).
 - Clients may have a shorter time-out than a wait, which no request tells. They close the connection
   when it is over. A member that closed one while it waited is kept waiting for at most half as long
-  from then on (`Patience`).
+  from then on (`WaitLimits`).
 
 docs/REBALANCING.md describes the whole, with what each client does.
 """
@@ -32,7 +32,7 @@ SLOT_MS = 50
 TIMEOUT_MS_MIN = 1_000
 """Least time-out of requests that clients are expected to have."""
 
-PATIENCE_MAX = 10_000
+LIMITS_MAX = 10_000
 """Members of which it is known that they waited too long; the one known longest is forgotten."""
 
 IMPATIENT = frozenset({"sarama"})
@@ -74,7 +74,7 @@ class Waiter(msgspec.Struct, frozen=True):
     due_at: int
 
 
-class Patience:
+class WaitLimits:
     """The members that closed a connection while they waited, and how long each may still wait."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Patience:
             return
         key = (waiter.group_id, waiter.member_id)
         limit_ms = min(waited_ms // 2, self._limits.pop(key, waited_ms))
-        if len(self._limits) >= PATIENCE_MAX:
+        if len(self._limits) >= LIMITS_MAX:
             del self._limits[next(iter(self._limits))]
         self._limits[key] = limit_ms
 

@@ -4,7 +4,8 @@ Until then the group knows nothing of them: its members go on reading. There are
 
 - **The window** (`groups.kafka.window`): newcomers that come one after the other are handled
   together, and so are one rebalance. They are handled earlier if a rebalance begins anyway: they
-  take part in it. While the leader assigns they wait, too: otherwise they would undo what it does.
+  take part in it. While the leader assigns they do not wait: the members wait for its answer then,
+  so that all rejoin at once, but would hear of a later rebalance with their first heartbeat only.
 - **Damping** (`groups.flapping`): a member that joins and goes again and again has to wait, longer
   each time. A rebalance that begins anyway does not end this.
 
@@ -35,9 +36,6 @@ DEFERRED_MAX = 10_000
 
 DEFERRED_BYTES_MAX = 64 * 1024 * 1024
 """Most bytes of their metadata."""
-
-QUIET_STATES = (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING)
-"""States in which a newcomer begins a rebalance."""
 
 
 class DeferredJoin(msgspec.Struct, frozen=True, eq=False):
@@ -73,7 +71,7 @@ class DeferredJoins:
         if not _is_change(join):
             return False
         group.window.joined(now)
-        if not has_room or group.state not in QUIET_STATES or group.window.is_due(now):
+        if not has_room or group.state is not ClassicGroupState.STABLE or group.window.is_due(now):
             return False
         member_id = join.request.member_id
         if member_id:
@@ -107,18 +105,18 @@ class DeferredJoins:
         """Remove and return the JoinGroups to handle now. Call it after each event of a group."""
         waiting = self._by_group.get(group_id)
         if waiting is None:
-            if isinstance(group, ClassicGroup) and group.state not in QUIET_STATES:
+            if isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE:
                 group.window.ended(now)
             return []
         if not isinstance(group, ClassicGroup) or group.is_empty:
             taken = list(waiting)
         else:
-            is_over = group.state not in QUIET_STATES or group.window.is_due(now)
+            is_over = group.state is not ClassicGroupState.STABLE or group.window.is_due(now)
             taken = [one for one in waiting if (is_over if one.until is None else one.until <= now)]
         for one in taken:
             self._remove(one)
         if isinstance(group, ClassicGroup):
-            if group.state not in QUIET_STATES or group.window.is_due(now):
+            if group.state is not ClassicGroupState.STABLE or group.window.is_due(now):
                 group.window.ended(now)
             self._time(group)
         return [one.join for one in taken]
@@ -170,7 +168,7 @@ class DeferredJoins:
             assert not group.is_empty
             assert self._timers.at(group.key(DEFERRED)) is not None
             if any(one.until is None for one in waiting):
-                assert group.state in QUIET_STATES
+                assert group.state is ClassicGroupState.STABLE
                 assert group.window.due_at is not None
 
 

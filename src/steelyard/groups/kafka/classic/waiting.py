@@ -20,7 +20,7 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import Patience, Waiter, Waiters, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import WaitLimits, Waiter, Waiters, may_wait, wait_ms
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
@@ -34,7 +34,7 @@ class LateAnswers:
         self.enabled = enabled
         self._wait_max_ms = wait_max_ms if enabled else 0
         self._waiting = Waiters()
-        self._patience = Patience()
+        self._limits = WaitLimits()
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class LateAnswers:
     ) -> None:
         self.gone(group, member.member_id, ErrorCode.NONE, effects)
         self.released(link, effects)
-        most_ms = self._patience.limited(group.group_id, member.member_id, self._wait_max_ms)
+        most_ms = self._limits.limited(group.group_id, member.member_id, self._wait_max_ms)
         time_ms = wait_ms(most_ms, member.session_timeout_ms)
         if not time_ms:
             effects.append(Replied(handle, answer))
@@ -119,7 +119,7 @@ class LateAnswers:
         """End what waits on a link that is closed, perhaps because it waited too long."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
-            self._patience.closed(waiter, now)
+            self._limits.closed(waiter, now)
         self.released(link, effects)
 
     def _answer(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:

@@ -29,7 +29,7 @@ from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
     TIMEOUT_MS_MIN,
-    Patience,
+    WaitLimits,
     Waiter,
     Waiters,
     may_wait,
@@ -64,7 +64,7 @@ class LateHeartbeats:
         self._session_ms = config.group_consumer_session_timeout_ms
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
         self._waiting = Waiters()
-        self._patience = Patience()
+        self._limits = WaitLimits()
         self._paces: dict[tuple[str, str], Pace] = {}
 
     # -- what a member is told -------------------------------------------------------------------
@@ -125,7 +125,7 @@ class LateHeartbeats:
             return False
         pace = self._paces.get((group_id, member.member_id))
         timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
-        most_ms = self._patience.limited(group_id, member.member_id, self._wait_max_ms)
+        most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
         time_ms = wait_ms(min(most_ms, timeout_ms - MARGIN_MS), self._session_ms)
         if not time_ms:
             return False
@@ -184,7 +184,7 @@ class LateHeartbeats:
         """End what waits on a link that is closed, perhaps because it waited too long."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
-            self._patience.closed(waiter, now)
+            self._limits.closed(waiter, now)
         self.released(link, effects)
 
     def _end(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
