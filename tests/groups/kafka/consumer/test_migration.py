@@ -312,6 +312,29 @@ def test_downgrades_that_are_not_allowed(policy: str) -> None:
     assert shared(old)
 
 
+def test_an_upgrade_before_members_have_heard_of_the_downgrade() -> None:
+    """1. A member is to give up half of its partitions. 2. The group is downgraded. 3. Another member upgrades it.
+
+    The first member, which has heard of nothing, goes on reading what it has.
+    """
+    rig = Rig(World(a=1, t=4))
+    new, old = Client(rig, "m1", ["a"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    held = set(old.owned)
+    second = ClassicClient(rig, "d", ["t"])
+    second.beat()
+    second.leave()
+    new.leave()
+    assert kind(rig) == "classic"
+    third = Client(rig, "m2", ["t"])
+    third.beat()
+    assert kind(rig) == "consumer"
+    assert held == old.owned
+    assert not held & third.owned
+    settle(rig, old, third, rounds=60)
+    assert len(old.owned) == len(third.owned) == 2
+
+
 def test_a_restart_in_between() -> None:
     """Members of both kinds go on after a restart, and after a kill between the two rows."""
     rig = Rig()

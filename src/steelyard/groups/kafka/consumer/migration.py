@@ -189,7 +189,11 @@ class Migration:
 
 
 def _saved(group: ConsumerGroup, member: ConsumerGroupMember) -> SavedMember:
-    """Return a member with its part of the target assignment."""
+    """Return a member with what it may still be reading.
+
+    Kafka gives it its part of the target assignment instead. If a member of the consumer protocol
+    joins before this one has rejoined, the rest of its partitions would then have two readers.
+    """
     assert member.classic is not None
     return SavedMember(
         member.member_id,
@@ -198,6 +202,6 @@ def _saved(group: ConsumerGroup, member: ConsumerGroupMember) -> SavedMember:
         member.classic.session_timeout_ms,
         member.rebalance_timeout_ms,
         member.classic.protocols,
-        encoded_assignment(group, group.target(member.member_id), member.classic),
+        encoded_assignment(group, member.reader.partitions, member.classic),
         member.instance_id,
     )
