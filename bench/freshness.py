@@ -277,11 +277,17 @@ class Sink:
             print(line, end="", flush=True)
             self.reports.append(json.loads(line))
 
-    def wait_for(self, rows: int) -> None:
+    @property
+    def batches(self) -> int:
+        """How many micro-batches it has written."""
+        return len(self.reports)
+
+    def wait_for(self, rows: int, batches: int = 0) -> None:
+        """Until it has written so much."""
         deadline = time.monotonic() + DEADLINE_S
-        while sum(report["rows"] for report in self.reports) < rows:
+        while sum(report["rows"] for report in self.reports) < rows or self.batches < batches:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the sink did not write {rows:,} rows")
+                raise RuntimeError(f"the sink did not write {rows:,} rows, or {batches:,} batches")
             time.sleep(LOOK_S)
 
 
@@ -316,12 +322,16 @@ def measure(to: str, options: argparse.Namespace) -> Figures:
         command += [str(options.rate), str(options.bytes)]
         source = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         stack.callback(ended, source)
+        started_ns = time.time_ns()
         sink.wait_for(1)
         time.sleep(options.warm_up)
         groups = ([psutil.Process(source.pid)], brokers, [psutil.Process(sink.process.pid)])
         before = [sum(map(tree_cpu_s, group)) for group in groups]
         begun_ns = time.time_ns()
         time.sleep(options.seconds)
+        # On a slow machine the window lasts until one micro-batch has only messages that were sent in it.
+        sink.wait_for(int((begun_ns - started_ns) / 1e9 * options.rate))
+        sink.wait_for(1, sink.batches + 1)
         over_ns = time.time_ns()
         cpu = [sum(map(tree_cpu_s, group)) - was for group, was in zip(groups, before, strict=True)]
         said = json.loads(source.communicate()[0])
