@@ -58,6 +58,19 @@ def test_within_one_generation_a_partition_has_one_owner() -> None:
         rig.has("b", 1, P0)
 
 
+def test_a_generation_counts_whose_assignment_was_not_refused() -> None:
+    rig = Rig()
+    rig.has("a", 1, P0)
+    rig.witness.heartbeats("a", 1)
+    rig.witness.synchronized("a", 2)
+    rig.witness.searches("a")  # the coordinator could not store it, and restarts with generation 1
+    rig.has("b", 2, P0)
+    rig.witness.searches("b")  # it has its assignment
+    rig.witness.taken("a", [P0])
+    with pytest.raises(Violation, match="is given to a in generation 2, b has it in 2"):
+        rig.has("a", 2, P0)
+
+
 def test_a_member_that_the_group_went_on_without_may_not_know_it_yet() -> None:
     rig = Rig()
     rig.has("a", 1, P0)

@@ -27,7 +27,8 @@ from steelyard.sim.scenario import Scenario
 from steelyard.sim.world import Process, Violation
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import Request
-from steelyard.wire.kafka.messages.groups import SyncGroupRequest
+from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest
+from steelyard.wire.kafka.messages.groups import HeartbeatRequest, SyncGroupRequest
 from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 
 KAFKA_GROUP = "kafka-group"
@@ -170,6 +171,10 @@ class KafkaApplication:
         match message:
             case Request(message=SyncGroupRequest() as sync):
                 self._witness.synchronized(self._who, sync.generation_id)
+            case Request(message=HeartbeatRequest() as heartbeat):
+                self._witness.heartbeats(self._who, heartbeat.generation_id)
+            case Request(message=FindCoordinatorRequest()):
+                self._witness.searches(self._who)
             case Request(message=OffsetFetchRequest() as fetch):
                 for group in fetch.groups:
                     for wanted in group.topics or ():

@@ -10,7 +10,7 @@ Safety, at every moment, `who` being one run of a member:
 - no partition is told to a member while another of the same generation has it; where nothing fails
   (`planned`), of no matter which generation. A member has what it was told until it is told
   otherwise or dies. One that the group has gone on without may believe in more for a while: it has
-  not synchronized in the generation of its successor;
+  not synchronized in the generation of its successor, or was refused;
 - an offset that is committed is not above what applications have finished;
 - offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the
   topic: which one a partition is turns out at the end);
@@ -48,6 +48,8 @@ class _Run:
         self.is_alive = is_alive
         self.generation = -1
         """The generation in which it last synchronized."""
+        self.confirmed = -1
+        """The last one that it was in for certain."""
         self.next: dict[TopicPartition, int | None] = {}
         """Its partitions, with the next expected offset; None before the first record."""
         self.anew: set[TopicPartition] = set()
@@ -87,9 +89,22 @@ class KafkaWitness:
         """Note that it takes part in a generation: it requests its assignment."""
         self._runs[who].generation = generation
 
+    def heartbeats(self, who: str, generation: int) -> None:
+        """Note that it is in a generation: it sends heartbeats."""
+        self._runs[who].confirmed = generation
+
+    def searches(self, who: str) -> None:
+        """Note that it searches for its coordinator: it may have been refused its assignment.
+
+        A coordinator that could not store a generation may use its number again after a restart.
+        """
+        run = self._runs[who]
+        run.generation = run.confirmed
+
     def assigned(self, who: str, partitions: Iterable[TopicPartition]) -> None:
         """Check partitions newly assigned to its application."""
         mine = self._runs[who]
+        mine.confirmed = mine.generation
         for partition in partitions:
             if partition in mine.next:
                 raise Violation(f"{who} is told twice that it has {partition}")
