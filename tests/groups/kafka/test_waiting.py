@@ -12,9 +12,9 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.waiting import (
     SLOT_MS,
-    WaitLimits,
     Waiter,
     Waiters,
+    WaitLimits,
     may_wait,
     wait_ms,
 )

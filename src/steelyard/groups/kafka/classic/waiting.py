@@ -20,7 +20,7 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import WaitLimits, Waiter, Waiters, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import Waiter, Waiters, WaitLimits, may_wait, wait_ms
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment

@@ -29,9 +29,9 @@ from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
     TIMEOUT_MS_MIN,
-    WaitLimits,
     Waiter,
     Waiters,
+    WaitLimits,
     may_wait,
     wait_ms,
 )
