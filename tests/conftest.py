@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+# A shell starts what it puts into the background with SIGINT ignored, and the processes of the tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPARK = "tests/spark/"
 
@@ -31,6 +36,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the longest begin first."""
     items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+
+
+def pytest_collection_finish() -> None:
+    """Do not let the garbage collector look at thousands of tests again and again: they stay to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")
