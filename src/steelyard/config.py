@@ -198,9 +198,10 @@ class KafkaConfig:
     group_join_window_max_ms: Annotated[int, Meta(ge=0, le=10_000)] = 1_000
     """Longest time for which members that join one after the other are collected.
 
-    They become one rebalance, if `delayed_answers` is on. The first one never waits, and a member
-    that leaves or expires ends the wait. 0: each join is a rebalance, as in Kafka, which has no
-    such setting.
+    They become one rebalance, if `delayed_answers` is on. In classic groups a join also waits until
+    all members can be told of the rebalance at the same time, for 3.3 s at most, and leaves within
+    100 ms are one rebalance. A member that leaves or expires ends the wait. 0: each join and leave
+    is a rebalance, as in Kafka, which has no such setting.
     """
     group_flapping_delay_max_ms: Annotated[int, Meta(ge=0, le=20_000)] = 0
     """Longest delay of the return of a client that joins and goes again and again.

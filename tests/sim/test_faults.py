@@ -73,6 +73,29 @@ def test_a_broker_that_finds_no_descriptor_at_its_start_is_started_again() -> No
     assert any("could not start: " in line for line in outcome.lines)
 
 
+def flapping(damped_ms: int) -> RunOutcome:
+    """A member of a Kafka group of three is killed eight times in 24 s; its brokers damp that, or not."""
+    fault = Fault(kind="flap", target="kafka-1", at_ms=12_000, for_ms=24_000, count=8, again=1)
+    scenario = replace(
+        CLUSTER, kafka_members=3, kafka_session_timeout_ms=6_000, flapping_delay_max_ms=damped_ms
+    )
+    outcome = run(replace(scenario, faults=(fault,)), readable=True)
+    assert outcome.failure is None
+    assert outcome.counts["fault flap"] == 1
+    return outcome
+
+
+def test_a_member_that_flaps_is_killed_and_started_again_and_again() -> None:
+    lived = [how for _, how in life(flapping(0), "kafka-1")]
+    assert lived.count("dies: killed") == 8
+    assert lived.count("starts") == 9
+
+
+def test_damping_spares_the_others_rebalances() -> None:
+    free, damped = (outcome.counts["rebalances"] for outcome in (flapping(0), flapping(20_000)))
+    assert damped < free
+
+
 def test_what_rotted_is_refused_until_an_operator_has_repaired_it() -> None:
     rot = Fault(kind="rot_log", at_ms=9_000, for_ms=5_000, count=4, target="broker-a")
     down = Fault(kind="kill_broker", at_ms=8_000, for_ms=2_000, target="broker-a")

@@ -251,6 +251,7 @@ class SimCluster:
             address=f"{seat.host.ip}:{KAFKA_PORT}",
             node_id=1 + self.brokers.index(seat),
             brokers=tuple(broker.name for broker in self.brokers),
+            group_flapping_delay_max_ms=self.scenario.flapping_delay_max_ms,
         )
 
     def _compare_logs(self, seat: Seat) -> None:

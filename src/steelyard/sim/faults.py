@@ -39,6 +39,8 @@ class Fates:
         self._cluster = cluster
         self._world = cluster.world
         self._rng = cluster.world.rng("fates")
+        self._flapping: set[str] = set()
+        """Members that are stopped and started again and again."""
         self.happened: Counter[str] = Counter()
         hit = self._hit
         self._do: dict[FaultKind, Callable[[Fault], bool]] = {
@@ -50,6 +52,7 @@ class Fates:
             "lose_member": hit(lambda: self._members, self._lose_member),
             "leave": hit(lambda: self._members, self._leave),
             "join": self._join,
+            "flap": hit(lambda: self._members, self._flap),
             "grow_topics": self._grow_topics,
             "stall": hit(lambda: cluster.seats, self._stall),
             "partition": self._partition,
@@ -318,6 +321,8 @@ class Fates:
 
         A wanted member of its group must be left in the end, and nobody leaves twice.
         """
+        if seat.name in self._flapping:
+            return False
         cluster = self._cluster
         group = cluster.members if seat in cluster.members else cluster.kafka_members
         stays = [s for s in group if s.wanted and s is not seat]
@@ -329,6 +334,35 @@ class Fates:
         else:
             self._cluster.add_member()
         return True
+
+    def _flap(self, fault: Fault, seat: Seat) -> bool:
+        if not self._may_go(fault, seat):
+            return False
+        self._flapping.add(seat.name)
+        self._go(fault, seat, max(1, fault.count))
+        return True
+
+    def _go(self, fault: Fault, seat: Seat, times: int) -> None:
+        """End a member that flaps, and let it come back for a while, `times` times."""
+        step_ms = fault.for_ms // (2 * max(1, fault.count))
+        self.healed_at = max(self.healed_at, self._world.now + times * (STOP_MS_MAX + 2 * step_ms))
+
+        def back() -> None:
+            self._cluster.start(seat)
+            if times > 1:
+                self._world.after(step_ms, lambda: self._go(fault, seat, times - 1))
+            else:
+                self._flapping.discard(seat.name)
+
+        def gone() -> None:
+            seat.identity -= 1  # its next run has the client id of this one
+            self._world.after(step_ms, back)
+
+        if fault.again:
+            seat.process.die("killed")
+            gone()
+        else:
+            self._stop(seat, partial(self._cluster.stop_member, seat), gone)
 
     def _freeze(self, fault: Fault, seat: Seat) -> bool:
         self._cluster.application(seat).freeze(fault.for_ms)

@@ -26,6 +26,9 @@ FaultKind = Literal[
     "lose_member",  # its machine vanishes silently; for_ms as above
     "leave",  # clean stop of a member, which does not return
     "join",  # a new member, of the Kafka group where target = "kafka"
+    # a member is stopped cleanly, or with again = 1 killed, and started again with the same client
+    # id, count times in for_ms
+    "flap",
     "grow_topics",  # an administrator gives every topic count more queues on each broker
     "stall",  # the target gets no CPU for for_ms
     "partition",  # count hosts (or the target's) are cut off from the others for for_ms
@@ -137,6 +140,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
     delayed_answers: bool = False
     """`BrokerConfig.delayed_answers`."""
+    flapping_delay_max_ms: int = 0
+    """`KafkaConfig.group_flapping_delay_max_ms`."""
     kafka_members: int = 0
     """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there
     are no such listeners.

@@ -43,6 +43,10 @@ RESTART_SHARE = 0.12
 DESCRIPTORS_SHARE = 0.12
 """Of the seeds have brokers without file descriptors for a while."""
 
+FLAP_SHARE = 0.12
+"""Of the seeds have members that stop and start again and again, half of them brokers that damp it.
+"""
+
 ROT_SHARE = 0.12
 """Of the seeds have bits that flip in index files."""
 
@@ -70,6 +74,7 @@ time finds in other seeds is more.
 
 _APART: tuple[FaultKind, ...] = (
     "freeze",
+    "flap",
     "restart_cluster",
     "rot_index",
     "rot_log",
@@ -139,8 +144,15 @@ def draw(seed: int) -> Scenario:
     faults += _rotten_logs(seed, until_ms, {fault.kind for fault in faults})
     faults += _rotten_tables(seed, until_ms, {fault.kind for fault in faults})
     faults.sort(key=lambda fault: fault.at_ms)
-    delayed = Random(f"swarm {seed}, answers").random() < DELAYED_SHARE
-    scenario = replace(scenario, faults=tuple(faults), delayed_answers=delayed)
+    answers = Random(f"swarm {seed}, answers")
+    delayed = answers.random() < DELAYED_SHARE
+    damped_ms = answers.choice((0, 0, 2_000, 20_000))
+    scenario = replace(
+        scenario,
+        faults=tuple(faults),
+        delayed_answers=delayed,
+        flapping_delay_max_ms=damped_ms,
+    )
     return _with_kafka(scenario, until_ms)
 
 
@@ -158,6 +170,12 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
         for _ in range(rng.choice((1, 2, 3))):
             at_ms = rng.randrange(FIRST_FAULT_MS, until_ms)
             faults.append(Fault(kind="descriptors", at_ms=at_ms, for_ms=rng.randrange(*_SHORT_MS)))
+    rng = Random(f"swarm {seed}, flapping")
+    if rng.random() < FLAP_SHARE:
+        for _ in range(rng.choice((1, 1, 2))):
+            at_ms, for_ms = rng.randrange(FIRST_FAULT_MS, until_ms), rng.randrange(3_000, 60_000)
+            times, killed = rng.choice((3, 4, 6, 10)), rng.randrange(2)
+            faults.append(Fault(kind="flap", at_ms=at_ms, for_ms=for_ms, count=times, again=killed))
     rng = Random(f"swarm {seed}, rot")
     if rng.random() < ROT_SHARE:
         for _ in range(rng.choice((1, 2, 4))):

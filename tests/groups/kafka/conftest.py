@@ -190,6 +190,7 @@ class Rig:
         reason: str | None = None,
         client: str = "client",
         host: str = "/10.0.0.1",
+        software: str = "",
     ) -> int:
         """Sends JoinGroup; its handle."""
         wanted = {"range": subscription()} if protocols is None else protocols
@@ -205,7 +206,7 @@ class Rig:
         )
         handle = self.handle()
         effects: Effects = []
-        asker = Asker(client, host, 1)
+        asker = Asker(client, host, 1, software)
         self.coordinator.join(request, version, asker, handle, self.now, effects)
         self.took(effects)
         return handle
@@ -230,6 +231,7 @@ class Rig:
         protocol_type: str | None = None,
         protocol: str | None = None,
         version: int = 4,
+        software: str = "",
     ) -> int:
         """Sends SyncGroup; its handle."""
         request = SyncGroupRequest(
@@ -243,7 +245,7 @@ class Rig:
         )
         handle = self.handle()
         effects: Effects = []
-        asker = Asker("client", "/10.0.0.1", self.link_of(member_id))
+        asker = Asker("client", "/10.0.0.1", self.link_of(member_id), software)
         self.coordinator.sync(request, version, asker, handle, self.now, effects)
         self.took(effects)
         return handle
@@ -370,12 +372,14 @@ class Rig:
         self.settle(members, group=group)
         return members
 
-    def settle(self, members: Sequence[str], *, group: str = GROUP) -> None:
+    def settle(self, members: Sequence[str], *, group: str = GROUP, software: str = "") -> None:
         """All members, the leader first, sync."""
         generation = self.state(group).generation
         shares = {member: assignment([number]) for number, member in enumerate(members)}
-        followers = [self.sync(member, generation, group=group) for member in members[1:]]
-        lead = self.sync(members[0], generation, shares, group=group)
+        followers = [
+            self.sync(member, generation, group=group, software=software) for member in members[1:]
+        ]
+        lead = self.sync(members[0], generation, shares, group=group, software=software)
         for handle in (lead, *followers):
             assert self.sync_error(handle) is ErrorCode.NONE
 

@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-from tests.groups.kafka.conftest import GROUP, Rig, subscription
+from tests.groups.kafka.conftest import GROUP, REBALANCE_MS, Rig, subscription
 
+from steelyard.groups.kafka.classic.deferring import REACHED_MS
+from steelyard.groups.kafka.classic.rebalances import LEAVES_MS
 from steelyard.groups.kafka.effects import Began, Effects
+from steelyard.groups.kafka.waiting import JAVA
 from steelyard.groups.kafka.window import QUIET_MS_MIN
 from steelyard.wire.kafka.errors import ErrorCode
 
 
 class Crowd(Rig):
-    """A stable group of two, where a third one has just joined, and others follow."""
+    """A stable group of two, where a third one has just joined, and others follow.
 
-    def __init__(self, **settings: int) -> None:
+    All its heartbeats wait, if `reached`.
+    """
+
+    def __init__(self, *, reached: bool = True, software: str = "", **settings: int) -> None:
         super().__init__(**{"group_join_window_max_ms": 1_000} | settings)  # type: ignore[arg-type]
+        self.software = software
         self.members = self.stable()
         self.run(10_000 // 2)
         self.members.append(self.come("third"))
         self.rejoin()
         self.begun = self.count_begun()
+        if reached:
+            for member in self.members:
+                self.beats(member)
+
+    def beats(self, member: str) -> None:
+        """A heartbeat that waits."""
+        handle = self.wait(member, self.state().generation)
+        assert self.waited(handle) is None
 
     def come(self, name: str) -> str:
         """A newcomer with an id of its own; `waiting` has its JoinGroup."""
         member = self.joined(self.join(client=name)).member_id
-        self.waiting = self.join(member, client=name)
+        self.waiting = self.join(member, client=name, software=self.software)
         return member
 
     def rejoin(self) -> None:
         """Everybody rejoins, and the leader assigns."""
         for member in self.members[:2]:
-            self.join(member)
-        self.settle(self.members)
+            self.join(member, software=self.software)
+        self.settle(self.members, software=self.software)
 
     def count_begun(self) -> int:
         return sum(isinstance(event, Began) for event in self.events)
@@ -64,18 +79,63 @@ def test_newcomers_that_keep_coming_wait_for_the_limit_only() -> None:
     assert len(rig.state().members) == 13
 
 
+def test_newcomer_waits_until_the_heartbeats_of_all_members_wait() -> None:
+    """Who hears of a rebalance first stops reading, and waits for the others."""
+    rig = Crowd(reached=False)
+    rig.run(1_000)
+    rig.come("fourth")
+    for member in rig.members[:2]:
+        rig.beats(member)
+    rig.run(500)
+    assert (rig.state().state, rig.count_begun()) == ("Stable", rig.begun)
+    last = rig.wait(rig.members[2], rig.state().generation)
+    assert rig.waited(last) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (rig.state().state, rig.count_begun()) == ("PreparingRebalance", rig.begun + 1)
+
+
+def test_newcomer_does_not_wait_for_heartbeats_for_ever() -> None:
+    rig = Crowd(reached=False)
+    rig.run(1_000)
+    rig.come("fourth")
+    rig.run(REACHED_MS - 1)
+    assert rig.state().state == "Stable"
+    rig.run(1)
+    assert rig.state().state == "PreparingRebalance"
+
+
+def test_newcomer_does_not_wait_for_members_whose_heartbeats_never_wait() -> None:
+    rig = Crowd(reached=False, software="sarama")
+    rig.run(1_000)
+    rig.come("fourth")
+    assert rig.state().state == "PreparingRebalance"
+
+
 def test_member_that_leaves_takes_the_newcomers_along() -> None:
-    rig = Crowd()
+    rig = Crowd(reached=False)
     rig.run(10)
     newcomer = rig.come("fourth")
     rig.leave(rig.members[1])
+    rig.run(LEAVES_MS)
     assert rig.state().state == "PreparingRebalance"
     assert newcomer in rig.state().members
     assert rig.count_begun() == rig.begun + 1
 
 
-def test_newcomer_that_comes_while_the_leader_assigns_does_not_wait() -> None:
+def test_newcomer_that_comes_while_the_leader_of_java_clients_assigns_does_not_wait() -> None:
     """All members wait for its answer: they rejoin at once, not with their first heartbeat."""
+    rig = Crowd(software=JAVA)
+    rig.run(1_000)
+    rig.members.append(rig.come("fourth"))
+    for member in rig.members[:3]:
+        rig.join(member, software=JAVA)
+    assert rig.state().state == "CompletingRebalance"
+    rig.run(10)
+    rig.come("fifth")
+    assert rig.state().state == "PreparingRebalance"
+
+
+def test_newcomer_that_comes_while_another_leader_assigns_waits() -> None:
+    """Librdkafka would rejoin up to two seconds after the refused SyncGroup, and read nothing meanwhile."""
     rig = Crowd()
     rig.run(1_000)
     rig.members.append(rig.come("fourth"))
@@ -83,8 +143,25 @@ def test_newcomer_that_comes_while_the_leader_assigns_does_not_wait() -> None:
         rig.join(member)
     assert rig.state().state == "CompletingRebalance"
     rig.run(10)
-    rig.come("fifth")
+    fifth = rig.come("fifth")
+    rig.run(1_000)
+    rig.settle(rig.members)
+    assert rig.state().state == "Stable"
+    rig.run(REACHED_MS)
     assert rig.state().state == "PreparingRebalance"
+    assert fifth in rig.state().members
+
+
+def test_newcomer_takes_part_if_the_leader_never_assigns() -> None:
+    rig = Crowd()
+    rig.run(1_000)
+    rig.members.append(rig.come("fourth"))
+    for member in rig.members[:3]:
+        rig.join(member)
+    rig.run(10)
+    fifth = rig.come("fifth")
+    rig.run(REBALANCE_MS)
+    assert rig.joined(rig.waiting).member_id == fifth
 
 
 def test_another_request_on_the_link_ends_the_wait() -> None:
@@ -115,6 +192,7 @@ def test_static_member_that_returns_does_not_wait() -> None:
     member = rig.joined(first).member_id
     rig.settle([member])
     rig.run(5_000)
+    rig.wait(member, rig.state().generation, "i")
     rig.join(instance="j")
     rig.join(member, instance="i")
     rig.settle([member])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.groups.kafka.conftest import Rig
+from tests.groups.kafka.conftest import SESSION_MS, Rig, subscription
 
 from steelyard.groups.kafka import effects as news
+from steelyard.groups.kafka.classic.rebalances import LEAVES_MS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import LeaveGroupResponse, MemberIdentity
 
@@ -106,3 +107,56 @@ def test_the_next_one_leads_when_the_leader_leaves() -> None:
     rig.leave(leader)
     assert rig.state().leader == follower
     assert rig.joined(rig.join(follower)).leader == follower
+
+
+def test_members_that_leave_one_after_the_other_are_one_rebalance() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    one, two, three, four = rig.stable(4)
+    begun = sum(isinstance(event, news.Began) for event in rig.events)
+    waiting = [rig.wait(member, 1) for member in (one, two)]
+    rig.leave(three)
+    rig.run(LEAVES_MS - 1)
+    rig.leave(four)
+    assert rig.state().state == "Stable"
+    assert rig.state().members == (one, two)
+    assert rig.commit(member_id=one, generation=1) is ErrorCode.NONE
+    rig.run(1)
+    assert rig.state().state == "PreparingRebalance"
+    assert [rig.waited(handle) for handle in waiting] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert sum(isinstance(event, news.Began) for event in rig.events) == begun + 1
+    assert three in rig.state().cause
+    assert four in rig.state().cause
+
+
+def test_a_rebalance_that_begins_anyway_is_the_leavers_too() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    one, two, three = rig.stable(3)
+    rig.leave(three)
+    rig.join(two, protocols={"range": subscription(["invoices"])})
+    assert rig.state().state == "PreparingRebalance"
+    rig.join(one)
+    rig.settle([one, two])
+    rig.run(LEAVES_MS)
+    assert rig.state().state == "Stable"
+
+
+def test_the_last_member_that_leaves_ends_the_group_at_once() -> None:
+    rig = Rig(group_join_window_max_ms=1_000)
+    one, two = rig.stable()
+    rig.leave(two)
+    rig.leave(one)
+    assert rig.state().state == "Empty"
+    rig.run(LEAVES_MS)
+    assert rig.state().state == "Empty"
+
+
+def test_a_leave_of_which_only_memory_knows_is_undone_by_a_restart_and_done_by_the_session() -> (
+    None
+):
+    rig = Rig(group_join_window_max_ms=1_000)
+    one, two = rig.stable()
+    rig.leave(two)
+    rig.restart()
+    assert rig.state().members == (one, two)
+    rig.run(SESSION_MS)
+    assert two not in rig.state().members

@@ -11,6 +11,7 @@ from steelyard.groups.kafka import waiting as waits
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.waiting import (
+    JAVA,
     SLOT_MS,
     Waiter,
     Waiters,
@@ -230,6 +231,31 @@ def test_member_that_got_nothing_waits_for_the_round_that_follows() -> None:
     assert rig.waited(parked) is ErrorCode.REBALANCE_IN_PROGRESS
     rig.join(two, protocols={"cooperative-sticky": subscription()})
     assert rig.state().generation == 3
+
+
+@pytest.mark.parametrize("software", [JAVA, "confluent-kafka-python"])
+def test_member_that_keeps_what_it_has_waits_for_the_round_that_follows(software: str) -> None:
+    """Not librdkafka's, which rejoins late after a refused SyncGroup."""
+    rig = Rig()
+    wanted = {"cooperative-sticky": subscription()}
+    newcomers = [rig.join(version=3, client=name, protocols=wanted) for name in "ab"]
+    rig.run(0)
+    one, two = (rig.joined(handle).member_id for handle in newcomers)
+    two_synced = rig.sync(two, 1)
+    rig.sync(one, 1, {one: assignment([0, 1, 2]), two: assignment([3])})
+    assert rig.sync_error(two_synced) is ErrorCode.NONE
+    rig.join(version=3, client="c", protocols=wanted)
+    rig.join(one, protocols={"cooperative-sticky": subscription(owned=[0, 1, 2])})
+    rig.join(two, protocols={"cooperative-sticky": subscription(owned=[3])})
+    keeps = rig.sync(two, 2, software=software)
+    gives_up = rig.sync(one, 2, {one: assignment([0, 1]), two: assignment([3])})
+    assert rig.sync_error(gives_up) is ErrorCode.NONE
+    if software == JAVA:
+        assert rig.waited(keeps) is None
+        rig.join(one, protocols={"cooperative-sticky": subscription(owned=[0, 1])})
+        assert rig.waited(keeps) is ErrorCode.REBALANCE_IN_PROGRESS
+    else:
+        assert rig.synced(keeps).assignment == assignment([3])
 
 
 def test_its_wait_is_limited() -> None:

@@ -104,6 +104,7 @@ class Rig(Driver):
         *,
         oneway: bool = False,
         version: int = 409,
+        language: str = "JAVA",
     ) -> int:
         """Send a request; its opaque."""
         self.opaque += 1
@@ -111,7 +112,7 @@ class Rig(Driver):
         data = body if isinstance(body, bytes) else fastjson.write(body)
         flag = ONEWAY_FLAG if oneway else 0
         request = Command(
-            int(code), self.opaque, flag, texts, data, language="JAVA", version=version
+            int(code), self.opaque, flag, texts, data, language=language, version=version
         )
         self.event(Received(link, request))
         return self.opaque
@@ -131,9 +132,13 @@ class Rig(Driver):
         code: int,
         ext: Mapping[str, object] | None = None,
         body: bytes | Body = b"",
+        *,
+        version: int = 409,
+        language: str = "JAVA",
     ) -> Command:
         """Send a request that is answered at once."""
-        answer = self.reply_to(link, self.post(link, code, ext, body))
+        opaque = self.post(link, code, ext, body, version=version, language=language)
+        answer = self.reply_to(link, opaque)
         assert answer is not None, "no reply yet"
         return answer
 
@@ -158,8 +163,13 @@ class Rig(Driver):
         version: int = 1,
         producer: str = "",
         model: str = "CLUSTERING",
+        client: tuple[str, int] = ("JAVA", 409),
     ) -> Command:
-        """A heartbeat: a consumer where topics are given, a producer where its group is."""
+        """A heartbeat: a consumer where topics are given, a producer where its group is.
+
+        `client`: its language and version.
+        """
+        language, of_client = client
         subscriptions = tuple(
             SubscriptionData(topic, expression, sub_version=version) for topic in topics
         )
@@ -170,7 +180,9 @@ class Rig(Driver):
         )
         producers = (ProducerData(producer),) if producer else ()
         body = HeartbeatData(client_id, producers, consumers)
-        return self.ask(link, RequestCode.HEART_BEAT, body=body)
+        return self.ask(
+            link, RequestCode.HEART_BEAT, body=body, language=language, version=of_client
+        )
 
     def notified(self) -> list[tuple[int, str]]:
         """(link, group) of the notifications since the last look."""

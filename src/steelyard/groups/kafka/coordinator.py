@@ -81,7 +81,7 @@ class Coordinator:
         self.offsets = Offsets(offsets)
         late = LateAnswers(config.group_heartbeat_wait_max_ms, enabled=delayed_answers)
         self._late = late
-        self._deferred = DeferredJoins(self._timers)
+        self._deferred = DeferredJoins(self._timers, late)
         self.flapping = Flapping()
         """Who joins and goes again and again, in groups of either kind; the caller notes it."""
         self._window_max_ms = config.group_join_window_max_ms if delayed_answers else 0
@@ -248,6 +248,7 @@ class Coordinator:
             error = ErrorCode.INVALID_GROUP_ID
         elif isinstance(group, ClassicGroup):
             self._syncing.beat(group, request, version, asker, handle, now, effects)
+            self._take_deferred(group.group_id, now, effects)
             return
         else:
             error = ErrorCode.UNKNOWN_MEMBER_ID

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 Key = tuple[str, str, str]
 """Group id, purpose, member id (or nothing)."""
 
-SESSION, JOIN, SYNC, WAITING = "session", "join", "sync", "waiting"
-"""Purposes of timers. WAITING: report whom a rebalance waits for."""
+SESSION, JOIN, SYNC, WAITING, LEAVES = "session", "join", "sync", "waiting", "leaves"
+"""Purposes of timers. WAITING: report whom a rebalance waits for; LEAVES: begin one."""
 
 
 class Timers:

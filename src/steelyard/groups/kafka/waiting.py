@@ -41,6 +41,9 @@ IMPATIENT = frozenset({"sarama"})
 Source: sarama's consumer_group.go, consumerGroupSession.release.
 """
 
+JAVA = "apache-kafka-java"
+"""Apache's Java clients, as they name themselves."""
+
 NAMELESS_VERSION_MIN = 4
 """Version of Heartbeat from which clients may wait that have not named themselves on this link.
 
@@ -55,6 +58,11 @@ def may_wait(asker: Asker, version: int) -> bool:
     if asker.software:
         return asker.software not in IMPATIENT
     return version >= NAMELESS_VERSION_MIN
+
+
+def is_librdkafka(software: str) -> bool:
+    """Return whether a client, as it names itself, is librdkafka or built upon it."""
+    return "rdkafka" in software or software.startswith("confluent-kafka")
 
 
 def wait_ms(most_ms: int, session_timeout_ms: int) -> int:

@@ -29,6 +29,9 @@ from steelyard.wire.remoting.bodies import ConsumerData
 MEMBERSHIPS_MAX = 200_000
 """Most (connection, group) pairs of one broker."""
 
+V5_0_0 = 413
+"""MQVersion ordinal of Java 5.0.0."""
+
 BROADCASTING = "BROADCASTING"
 EXPIRED = "expired"
 
@@ -41,6 +44,20 @@ class ClientChannel(msgspec.Struct, frozen=True):
     client_id: str
     language: str
     version: int
+
+    @property
+    def paces_rebalances(self) -> bool:
+        """Whether it lets a second pass between two rebalances, as Java does from 5.0 on."""
+        return self.language == "JAVA" and self.version >= V5_0_0
+
+    @property
+    def commits_what_it_gives_up(self) -> bool:
+        """Whether it commits each queue that it gives up.
+
+        Go (2.1.2) commits the first one at most, and then has forgotten how far it is in the others
+        (consumer/offset_store.go, persist). Its pulls commit, too.
+        """
+        return self.language != "GO"
 
 
 class GroupChange(msgspec.Struct, frozen=True):

@@ -8,13 +8,22 @@ from hypothesis import strategies as st
 from tests.groups.kafka.consumer.conftest import GROUP, Rig, assigned, of
 
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
-from steelyard.groups.kafka.waiting import SLOT_MS
+from steelyard.groups.kafka.waiting import JAVA, SLOT_MS
 from steelyard.groups.kafka.window import QUIET_MS_MIN
 from steelyard.wire.kafka.errors import ErrorCode
 
 LONG_MS, SHORT_MS = 5_000, 100
-LONG_WAIT_MS, SHORT_WAIT_MS = 4_250, 250
-"""What time-outs of 5 s, and of a second, leave after 750 ms."""
+SHORT_WAIT_MS = 250
+"""What a time-out of a second leaves after 750 ms."""
+GROWING = (
+    (250, 1_750),
+    (1_000, 2_500),
+    (1_750, 3_250),
+    (2_500, 4_000),
+    (3_250, 4_750),
+    (4_000, 5_000),
+)
+"""Waits after each other, and the intervals told then: what was waited and 1.5 s."""
 
 
 def alone(rig: Rig, member: str = "m1") -> None:
@@ -23,10 +32,10 @@ def alone(rig: Rig, member: str = "m1") -> None:
     assert rig.beat(member, 1, of("t", 0, 1, 2, 3)).heartbeat_interval_ms == SHORT_MS
 
 
-def test_first_wait_ends_before_the_least_time_out_and_later_ones_before_the_interval() -> None:
+def test_waits_end_before_the_time_out_that_was_told_which_grows_step_by_step() -> None:
     rig = Rig()
     alone(rig)
-    for wait_ms in (SHORT_WAIT_MS, LONG_WAIT_MS, LONG_WAIT_MS):
+    for wait_ms, told_ms in (*GROWING, (4_250, LONG_MS), (4_250, LONG_MS)):
         waiting = rig.wait("m1", 1, link=1)
         rig.pass_time(wait_ms - SLOT_MS)
         assert rig.waited(waiting) is None
@@ -34,7 +43,21 @@ def test_first_wait_ends_before_the_least_time_out_and_later_ones_before_the_int
         answer = rig.waited(waiting)
         assert answer is not None
         assert (answer.member_id, answer.member_epoch, answer.assignment) == ("m1", 1, None)
-        assert answer.heartbeat_interval_ms == LONG_MS
+        assert answer.heartbeat_interval_ms == told_ms
+
+
+def test_java_waits_for_the_whole_time_and_comes_back_at_once() -> None:
+    """It counts the interval from the answer, and has a time-out of its own."""
+    rig = Rig()
+    alone(rig)
+    for _ in range(3):
+        waiting = rig.wait("m1", 1, link=1, software=JAVA)
+        rig.pass_time(LONG_MS - SLOT_MS)
+        assert rig.waited(waiting) is None
+        rig.pass_time(SLOT_MS)
+        answer = rig.waited(waiting)
+        assert answer is not None
+        assert answer.heartbeat_interval_ms == SHORT_MS
 
 
 def test_member_that_changes_is_told_a_short_interval_until_it_has_reported() -> None:
@@ -185,13 +208,11 @@ def test_member_that_has_reconnected_hears_the_news_on_its_new_connection() -> N
 def test_client_with_a_shorter_time_out_closes_one_connection_and_waits_less_from_then_on() -> None:
     rig = Rig()
     alone(rig)
-    rig.wait("m1", 1, link=1)
-    rig.pass_time(SHORT_WAIT_MS)
-    rig.wait("m1", 1, link=1)
+    rig.wait("m1", 1, link=1, software=JAVA)
     rig.pass_time(3_000)
     rig.consumers.closed(1, rig.now, rig.effects)
-    for limit_ms in (SHORT_WAIT_MS, 1_500, 1_500):
-        waiting = rig.wait("m1", 1, link=2)
+    for limit_ms in (1_500, 1_500):
+        waiting = rig.wait("m1", 1, link=2, software=JAVA)
         rig.pass_time(limit_ms - SLOT_MS)
         assert rig.waited(waiting) is None
         rig.pass_time(SLOT_MS)
@@ -266,7 +287,9 @@ def test_no_wait_is_longer_than_the_time_out_that_librdkafka_sets(
         answer = rig.waited(waiting)
         assert answer is not None
         told = answer.heartbeat_interval_ms
-        assert told == (SHORT_MS if is_released else LONG_MS)
+        assert told == (
+            SHORT_MS if is_released else min(limit // SLOT_MS * SLOT_MS + 1_500, LONG_MS)
+        )
         rig.pass_time(ms % 700)
     assert rig.group.member("m1") is not None
 

@@ -51,13 +51,15 @@ MOVED_ON = ResponseCode.PULL_RETRY_IMMEDIATELY
 NOTHING = ResponseCode.PULL_NOT_FOUND
 
 
-def scene(*, enabled: bool = True, model: str = "CLUSTERING") -> Members:
+def scene(
+    *, enabled: bool = True, model: str = "CLUSTERING", client: tuple[str, int] = ("JAVA", 409)
+) -> Members:
     """A member that was delivered messages 0 to 5 of 10 and committed 2, and a newcomer that was told 2."""
     rig = Rig(BrokerConfig(delayed_answers=enabled))
     old, new = rig.connect(), rig.connect()
     for number in range(10):
         rig.send(old, b"%d" % number)
-    rig.beat(old, "c-old", TOPIC, model=model)
+    rig.beat(old, "c-old", TOPIC, model=model, client=client)
     assert seen(rig.ask(old, PULL, pull_ext(0, maxMsgNums=6))) == [b"%d" % n for n in range(6)]
     commit(rig, old, 2)
     # Between two pulls: the commit was one of those that clients send every few seconds.
@@ -85,6 +87,13 @@ def test_a_commit_before_the_first_pull_is_where_it_begins() -> None:
     commit(rig, old, 4)
     rig.advance(500)
     assert seen(rig.reply_to(new, pull(rig, new, 2))) == (MOVED_ON, 4)
+
+
+def test_a_go_client_does_not_commit_what_it_gives_up() -> None:
+    """So nothing waits for it; what its pulls committed counts."""
+    rig, old, new = scene(client=("GO", 317))
+    rig.ask(old, PULL, pull_ext(10, sysFlag=COMMIT, commitOffset=5))
+    assert seen(rig.reply_to(new, pull(rig, new, 2))) == (MOVED_ON, 5)
 
 
 def test_who_goes_on_asking_has_not_given_up() -> None:

@@ -7,7 +7,15 @@ from tests.nodes.broker.conftest import GROUP, Rig
 from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig
-from steelyard.nodes.broker.remoting.waiting_locks import PERIOD_MS, SLOT_MS, WAIT_MS, WAITS_MS
+from steelyard.groups.remoting.registry import V5_0_0
+from steelyard.nodes.broker.remoting.notifications import JOINED_MS, LATER_MS
+from steelyard.nodes.broker.remoting.waiting_locks import (
+    PERIOD_MS,
+    REFUSED_MS,
+    SLOT_MS,
+    WAIT_MS,
+    WAITS_MS,
+)
 from steelyard.nodes.seam import Closed
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
@@ -34,12 +42,17 @@ def unlock(rig: Rig, link: int, client: str, *queues: MessageQueue, group: str =
     rig.ask(link, UNLOCK, body=LockBatchBody(group, client, queues))
 
 
-def scene(*, enabled: bool = True) -> tuple[Rig, int, int]:
+JAVA_5 = ("JAVA", V5_0_0)
+
+
+def scene(*, enabled: bool = True, client: tuple[str, int] = JAVA_5) -> tuple[Rig, int, int]:
     """Two members; the first has locked two queues."""
     rig = Rig(BrokerConfig(delayed_answers=enabled))
     a, b = rig.connect(), rig.connect()
-    rig.beat(a, "a", TOPIC)
-    rig.beat(b, "b", TOPIC)
+    rig.beat(a, "a", TOPIC, client=client)
+    rig.beat(b, "b", TOPIC, client=client)
+    rig.advance(JOINED_MS)
+    rig.notified()
     assert held(rig, a, post(rig, a, "a", Q0, Q1)) == (Q0, Q1)
     return rig, a, b
 
@@ -76,7 +89,7 @@ def test_a_client_that_unregisters_meanwhile_gets_no_lock() -> None:
 def test_the_first_of_those_that_wait_gets_it() -> None:
     rig, a, b = scene()
     c = rig.connect()
-    rig.beat(c, "c", TOPIC)
+    rig.beat(c, "c", TOPIC, client=JAVA_5)
     first, second = post(rig, b, "b", Q0), post(rig, c, "c", Q0)
     unlock(rig, a, "a", Q0)
     assert (held(rig, b, first), held(rig, c, second)) == ((Q0,), None)
@@ -84,17 +97,75 @@ def test_the_first_of_those_that_wait_gets_it() -> None:
     assert held(rig, c, second) == ()
 
 
-def test_a_wait_has_a_bound_and_so_have_all_of_a_client() -> None:
+def test_after_a_wait_in_vain_nothing_waits_for_a_client_for_a_while() -> None:
     rig, _, b = scene()
     began = rig.now
-    waits = 0
-    while held(rig, b, asked := post(rig, b, "b", Q0)) is None:
-        rig.advance(WAIT_MS + SLOT_MS)
-        assert held(rig, b, asked) == ()
-        waits += 1
-    assert (waits - 1) * WAIT_MS < WAITS_MS <= rig.now - began
+    asked = post(rig, b, "b", Q0)
+    rig.advance(WAIT_MS + SLOT_MS)
+    assert held(rig, b, asked) == ()
+    assert held(rig, b, post(rig, b, "b", Q1)) == ()
     rig.advance(began + PERIOD_MS - rig.now)
     assert held(rig, b, post(rig, b, "b", Q0)) is None
+
+
+def test_all_waits_of_a_client_have_a_bound() -> None:
+    rig, a, b = scene()
+    began = rig.now
+    waited = 0
+    while held(rig, b, asked := post(rig, b, "b", Q0)) is None:
+        rig.advance(WAIT_MS - 100)
+        unlock(rig, a, "a", Q0)
+        assert held(rig, b, asked) == (Q0,)
+        unlock(rig, b, "b", Q0)
+        assert held(rig, a, post(rig, a, "a", Q0)) == (Q0,)
+        waited += 1
+    assert (waited - 1) * (WAIT_MS - 100) < WAITS_MS <= rig.now - began
+
+
+@pytest.mark.parametrize("client", [("JAVA", V5_0_0 - 1), ("GO", V5_0_0), ("CPP", 409)])
+def test_who_was_refused_is_notified_when_the_queue_is_free(client: tuple[str, int]) -> None:
+    """It does not wait: it rebalances as often as it is notified."""
+    rig, a, b = scene(client=client)
+    assert held(rig, b, post(rig, b, "b", Q0)) == ()
+    assert held(rig, b, post(rig, b, "b", Q1)) == ()
+    rig.advance(20_000)
+    assert held(rig, a, post(rig, a, "a", Q0, Q1)) == (Q0, Q1)
+    rig.notified()
+    unlock(rig, a, "a", Q0)
+    rig.advance(LATER_MS // 2)
+    unlock(rig, a, "a", Q1)
+    assert rig.notified() == []
+    rig.advance(LATER_MS)
+    assert rig.notified() == [(b, GROUP)]
+    assert held(rig, b, post(rig, b, "b", Q0)) == (Q0,)
+
+
+def test_a_wait_in_vain_ends_with_a_notification() -> None:
+    rig, a, b = scene()
+    post(rig, b, "b", Q0)
+    rig.advance(WAIT_MS + SLOT_MS)
+    rig.notified()
+    unlock(rig, a, "a", Q0, Q1)
+    rig.advance(LATER_MS)
+    assert rig.notified() == [(b, GROUP)]
+
+
+def test_an_old_refusal_is_forgotten_and_so_is_that_of_a_client_that_has_gone() -> None:
+    rig, a, b = scene(client=("GO", 1))
+    assert held(rig, b, post(rig, b, "b", Q0)) == ()
+    rig.advance(REFUSED_MS)
+    rig.beat(a, "a", TOPIC)
+    rig.beat(b, "b", TOPIC)
+    assert held(rig, a, post(rig, a, "a", Q1, Q0)) == (Q1, Q0)
+    unlock(rig, a, "a", Q0)
+    rig.advance(LATER_MS)
+    assert rig.notified() == []
+    assert held(rig, b, post(rig, b, "b", Q1)) == ()
+    unlock(rig, a, "a", Q1)
+    rig.event(Closed(b, "killed"))
+    rig.notified()
+    rig.advance(LATER_MS)
+    assert rig.notified() == []
 
 
 def test_another_groups_lock_is_not_waited_for() -> None:

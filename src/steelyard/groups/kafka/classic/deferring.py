@@ -4,8 +4,12 @@ Until then the group knows nothing of them: its members go on reading. There are
 
 - **The window** (`groups.kafka.window`): newcomers that come one after the other are handled
   together, and so are one rebalance. They are handled earlier if a rebalance begins anyway: they
-  take part in it. While the leader assigns they do not wait: the members wait for its answer then,
-  so that all rejoin at once, but would hear of a later rebalance with their first heartbeat only.
+  take part in it. They also wait until the heartbeats of all members wait, for REACHED_MS at
+  most: a member whose heartbeat does not wait, as after a rebalance or a commit, hears of the next
+  rebalance up to an interval late, and those that heard of it first would stop reading and wait.
+  While the leader assigns, newcomers to a group of Java clients do not wait: its members wait for
+  the leader's answer then, and all rejoin at once. Other clients do so up to two seconds later
+  (librdkafka), and read nothing meanwhile.
 - **Damping** (`groups.flapping`): a member that joins and goes again and again has to wait, longer
   each time. A rebalance that begins anyway does not end this.
 
@@ -22,14 +26,19 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import Join
 from steelyard.groups.kafka.classic.members import bytes_of, topics_of
 from steelyard.groups.kafka.classic.state import ClassicGroupState
+from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Group
 from steelyard.groups.kafka.timers import SESSION, Timers
+from steelyard.groups.kafka.waiting import JAVA
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 
 DEFERRED = "deferred"
 """Purpose of a group's timer: JoinGroups have waited long enough."""
+
+REACHED_MS = 3_300
+"""Time in which all members send a heartbeat: the usual interval, and some."""
 
 DEFERRED_MAX = 10_000
 """Most JoinGroups that wait, in all groups."""
@@ -49,8 +58,9 @@ class DeferredJoin(msgspec.Struct, frozen=True, eq=False):
 class DeferredJoins:
     """The JoinGroups that wait. The caller handles those that `take` and `released` return."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, late: LateAnswers) -> None:
         self._timers = timers
+        self._late = late
         self._by_group: dict[str, list[DeferredJoin]] = {}
         self._by_link: dict[int, list[DeferredJoin]] = {}
         self._count = self._bytes = 0
@@ -66,40 +76,62 @@ class DeferredJoins:
             and self._bytes + bytes_of(join.protocols) <= DEFERRED_BYTES_MAX
         )
         if has_room and delay_ms and not join.request.member_id and _is_spared(group, join):
-            self._add(group, join, now + delay_ms)
+            self._add(group, join, now + delay_ms, now)
             return True
         if not _is_change(join):
             return False
         group.window.joined(now)
-        if not has_room or group.state is not ClassicGroupState.STABLE or group.window.is_due(now):
+        if not has_room or self._is_over(group, now):
             return False
         member_id = join.request.member_id
         if member_id:
             # Its id is not in use yet, and must not expire before.
-            at = now + group.window.most_ms + join.request.session_timeout_ms
+            wait_max_ms = max(group.window.most_ms, REACHED_MS)
+            at = now + wait_max_ms + join.request.session_timeout_ms
             self._timers.set(group.key(SESSION, member_id), at)
-        self._add(group, join, None)
+        self._add(group, join, None, now)
         return True
 
-    def _add(self, group: ClassicGroup, join: Join, until: int | None) -> None:
+    def _is_over(self, group: ClassicGroup, now: int) -> bool:
+        """Return whether newcomers that wait for the window are handled now."""
+        if group.state is ClassicGroupState.COMPLETING and group.window.most_ms:
+            return all(member.software == JAVA for member in group.members.values())
+        if group.state is not ClassicGroupState.STABLE:
+            return True
+        if not group.window.is_due(now):
+            return False
+        since = group.window.since
+        is_late = since is None or now >= since + REACHED_MS
+        return not group.window.most_ms or is_late or self._late.all_wait(group)
+
+    def _add(self, group: ClassicGroup, join: Join, until: int | None, now: int) -> None:
         one = DeferredJoin(group.group_id, join, until)
         self._by_group.setdefault(group.group_id, []).append(one)
         self._by_link.setdefault(join.asker.link, []).append(one)
         self._count += 1
         self._bytes += bytes_of(join.protocols)
-        self._time(group)
+        self._time(group, now)
 
-    def _time(self, group: ClassicGroup) -> None:
+    def _time(self, group: ClassicGroup, now: int) -> None:
         """Set the timer for those that wait longest in the group."""
         waiting = self._by_group.get(group.group_id, ())
         times = [one.until for one in waiting if one.until is not None]
-        if group.window.due_at is not None and len(times) < len(waiting):
-            times.append(group.window.due_at)
+        if len(times) < len(waiting):
+            times.append(self._look_at(group, now))
         key = group.key(DEFERRED)
         if times:
             self._timers.set(key, min(times))
         else:
             self._timers.drop(key)
+
+    def _look_at(self, group: ClassicGroup, now: int) -> int:
+        """Return when to see again whether the window is over."""
+        if group.state is not ClassicGroupState.STABLE:
+            return now + REACHED_MS  # earlier if the leader has assigned
+        due_at = group.window.due_at
+        if due_at is not None and now < due_at:
+            return due_at
+        return (now if group.window.since is None else group.window.since) + REACHED_MS
 
     def take(self, group_id: str, group: Group | None, now: int) -> list[Join]:
         """Remove and return the JoinGroups to handle now. Call it after each event of a group."""
@@ -111,14 +143,14 @@ class DeferredJoins:
         if not isinstance(group, ClassicGroup) or group.is_empty:
             taken = list(waiting)
         else:
-            is_over = group.state is not ClassicGroupState.STABLE or group.window.is_due(now)
+            is_over = self._is_over(group, now)
             taken = [one for one in waiting if (is_over if one.until is None else one.until <= now)]
         for one in taken:
             self._remove(one)
         if isinstance(group, ClassicGroup):
-            if group.state is not ClassicGroupState.STABLE or group.window.is_due(now):
+            if self._is_over(group, now):
                 group.window.ended(now)
-            self._time(group)
+            self._time(group, now)
         return [one.join for one in taken]
 
     def released(self, link: int) -> list[Join]:
@@ -168,7 +200,8 @@ class DeferredJoins:
             assert not group.is_empty
             assert self._timers.at(group.key(DEFERRED)) is not None
             if any(one.until is None for one in waiting):
-                assert group.state is ClassicGroupState.STABLE
+                states = (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING)
+                assert group.state in states
                 assert group.window.due_at is not None
 
 

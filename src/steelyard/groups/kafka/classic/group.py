@@ -24,7 +24,7 @@ from steelyard.groups.kafka.classic.saved import (
 from steelyard.groups.kafka.classic.state import GROUPS, ClassicGroupState, InitialDelay, Move
 from steelyard.groups.kafka.effects import BEGUN_MAX, Begun, Handle
 from steelyard.groups.kafka.groups import Reader, TopicsView
-from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Key, Timers
+from steelyard.groups.kafka.timers import JOIN, LEAVES, SESSION, SYNC, WAITING, Key, Timers
 from steelyard.groups.kafka.window import JoinWindow
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -71,7 +71,9 @@ class ClassicGroup:
         self.unsynced: set[str] = set()
         """Members that have yet to send SyncGroup in this generation."""
         self.expecting: frozenset[str] = frozenset()
-        """Members that got nothing in this generation, and get something in the next."""
+        """Members that got nothing new in this generation, while others have to rejoin."""
+        self.left: list[str] = []
+        """Names of members that have left, and for which no rebalance has begun yet."""
         self.initial: InitialDelay | None = None
         """Set while the group waits for its first generation."""
         self.joining_count = 0
@@ -196,7 +198,8 @@ class ClassicGroup:
         self._saved.delete(self.group_id)
 
     def _drop_timers(self) -> None:
-        for kind in (JOIN, SYNC, WAITING):
+        self.left.clear()
+        for kind in (JOIN, SYNC, WAITING, LEAVES):
             self._timers.drop(self.key(kind))
         for member_id in (*self.members, *self.pending):
             self._timers.drop(self.key(SESSION, member_id))
@@ -487,5 +490,8 @@ class ClassicGroup:
         if self._state is ClassicGroupState.PREPARING:
             assert self._timers.at(self.key(JOIN)) is not None
             assert not self.everyone_joined or self.previous_state is ClassicGroupState.EMPTY
+        if self.left:
+            assert self._state is ClassicGroupState.STABLE
+            assert self._timers.at(self.key(LEAVES)) is not None
         if self._state is ClassicGroupState.COMPLETING or self.unsynced:
             assert self._timers.at(self.key(SYNC)) is not None

@@ -94,6 +94,7 @@ class Join:
             self.rebalance_timeout_ms,
             request.protocol_type,
             self.protocols,
+            software=self.asker.software,
         )
 
     def refused(self, error: ErrorCode, effects: Effects, member_id: str = "") -> None:
@@ -268,6 +269,7 @@ class Joining:
         kind = member.protocol_type
         wanted = topics_of(kind, member.protocols)
         group.update(member, join.protocols, join.asker.client_id, join.asker.host)
+        member.software = join.asker.software
         member.session_timeout_ms = join.request.session_timeout_ms
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         before = group.park_join(member, join.handle, now)

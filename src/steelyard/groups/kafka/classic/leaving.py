@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import REASON_CHARACTERS_MAX
 from steelyard.groups.kafka.classic.rebalances import Rebalances
-from steelyard.groups.kafka.effects import LEFT, Cause, Effects
+from steelyard.groups.kafka.effects import Effects
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import MemberIdentity, MemberResponse
 
@@ -28,7 +28,7 @@ class Leaving:
         gone: list[str] = []
         results = tuple(self._leave(group, leaver, gone, effects) for leaver in leavers)
         if gone and group.can_rebalance:
-            self._rebalances.begin(group, Cause(LEFT, f"{', '.join(gone)} left"), now, effects)
+            self._rebalances.left(group, gone, now, effects)
         else:
             # (Apache Kafka also triggers a rebalance if only a pending id was given back.)
             self._rebalances.go_on(group, now, effects)

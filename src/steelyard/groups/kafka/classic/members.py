@@ -31,6 +31,10 @@ class ClassicGroupMember(msgspec.Struct):
     assignment: bytes = b""
     joining: Handle | None = None
     syncing: Handle | None = None
+    software: str = ""
+    """How its client has named itself, "" if it has not or was restored."""
+    waits: bool = False
+    """Whether answers to its heartbeats may wait, as far as its last SyncGroup tells."""
     syncing_link: int | None = None
     """The connection of its last SyncGroup, if the answer may wait for the next round."""
     is_new: bool = False

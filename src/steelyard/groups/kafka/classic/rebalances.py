@@ -1,7 +1,8 @@
 """The rebalances of classic groups: what begins one, and what ends its phases, and when.
 
 - **Begin**: a member came, went or changed -> PreparingRebalance. Members that wait for SyncGroup
-  get REBALANCE_IN_PROGRESS.
+  get REBALANCE_IN_PROGRESS. With delayed answers and a window, members that leave within LEAVES_MS
+  are one change: the others would hear of a second rebalance with their first heartbeat only.
 - **Join phase**: over when all members have joined, at the latest after the longest of their
   rebalance timeouts. Members that have not joined by then are removed (static members stay). The
   first generation of an empty group waits for group.initial.rebalance.delay.ms instead, and is
@@ -18,6 +19,8 @@ Source: GroupMetadataManager.java (prepareRebalance, completeClassicGroupJoin, e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.classic.group import ClassicGroup
@@ -26,6 +29,7 @@ from steelyard.groups.kafka.classic.state import ClassicGroupState, InitialDelay
 from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.effects import (
     EXPIRED,
+    LEFT,
     Began,
     Begun,
     Cause,
@@ -35,7 +39,7 @@ from steelyard.groups.kafka.effects import (
     Replied,
 )
 from steelyard.groups.kafka.groups import CoordinatedGroups
-from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Timers
+from steelyard.groups.kafka.timers import JOIN, LEAVES, SESSION, SYNC, WAITING, Timers
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
@@ -52,6 +56,9 @@ Source: CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS.
 
 WAITING_TOLD_MS = 10_000
 """Interval at which a slow rebalance logs the members for which it waits."""
+
+LEAVES_MS = 100
+"""Time in which members that leave one after the other are collected."""
 
 QUIET_MS = 200
 """Time without new members after which the first generation begins, if answers are delayed."""
@@ -83,6 +90,18 @@ class Rebalances:
         else:
             self.go_on(group, now, effects)
 
+    def left(self, group: ClassicGroup, names: Sequence[str], now: int, effects: Effects) -> None:
+        """Begin a rebalance because members left, at once or a little later."""
+        group.left += names
+        collects = self._late.enabled and group.window.most_ms > 0
+        if not collects or not group.members or group.state is not ClassicGroupState.STABLE:
+            self._begin_left(group, now, effects)
+        elif self._timers.at(group.key(LEAVES)) is None:
+            self._timers.set(group.key(LEAVES), now + LEAVES_MS)
+
+    def _begin_left(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        self.begin(group, Cause(LEFT, f"{', '.join(group.left)} left"), now, effects)
+
     def begin(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
         if group.state is ClassicGroupState.COMPLETING:
             self.send_back(group, ErrorCode.REBALANCE_IN_PROGRESS, now, effects)
@@ -90,6 +109,8 @@ class Rebalances:
             group.began_at = now
         group.unsynced.clear()
         self._timers.drop(group.key(SYNC))
+        group.left.clear()
+        self._timers.drop(group.key(LEAVES))
         group.begun.append(Begun(group.generation, now, cause))
         group.awaited_since = now
         effects.append(Began(group.group_id, group.generation, cause, group.member_ids()))
@@ -328,6 +349,8 @@ class Rebalances:
             self._join_due(group, now, effects)
         elif kind == SYNC:
             self._sync_due(group, now, effects)
+        elif kind == LEAVES:
+            self._begin_left(group, now, effects)
         else:
             assert kind == WAITING
             self._waiting_due(group, now, effects)

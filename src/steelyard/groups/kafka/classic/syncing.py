@@ -17,7 +17,7 @@ from steelyard.groups.kafka.classic.waiting import LateAnswers, expecting
 from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
-from steelyard.groups.kafka.waiting import may_wait
+from steelyard.groups.kafka.waiting import is_librdkafka, may_wait
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
@@ -59,7 +59,9 @@ class Syncing:
         if not group.unsynced and group.state is ClassicGroupState.STABLE:
             self._timers.drop(group.key(SYNC))
         member.heard_at = now
-        member.syncing_link = asker.link if may_wait(asker, version) else None
+        member.waits = may_wait(asker, version)
+        is_held = member.waits and not is_librdkafka(asker.software)
+        member.syncing_link = asker.link if is_held else None
         if group.state is ClassicGroupState.STABLE:
             group.keep_alive(member, now)
             self._late.synced(group, member, handle, synced_reply(group, member), now, effects)

@@ -2,9 +2,12 @@
 
 - **Heartbeat** in a stable group: REBALANCE_IN_PROGRESS as soon as a rebalance begins, so that its
   member rejoins at once instead of an interval later.
-- **SyncGroup** of a member that got no partitions while others have yet to give theirs up
-  (cooperative assignors): the same. Otherwise the member would learn of the second round with its
-  first heartbeat, an interval after it got nothing, and everybody waits for it in that round.
+- **SyncGroup** of a member that got nothing new while others have yet to give partitions up
+  (cooperative assignors): the same; it goes on reading what it has. Otherwise the member would
+  learn of the second round with its first heartbeat, an interval later, and everybody waits for it
+  in that round. Not
+  of librdkafka's: they send their first heartbeat at once, and after such an answer to SyncGroup
+  rejoin only a second after they last joined.
 
 Whoever leaves, expires or is fenced meanwhile is told so. What else ends a wait, and when nobody
 waits, is in `groups.kafka.waiting`.
@@ -91,6 +94,13 @@ class LateAnswers:
         group_id, member_id, due_at = group.group_id, member.member_id, now + time_ms
         self._waiting.add(Waiter(group_id, member_id, handle, link, answer, now, due_at))
 
+    def all_wait(self, group: ClassicGroup) -> bool:
+        """Return whether all members wait that ever do, so that all would rejoin at once."""
+        waiting = {waiter.member_id for waiter in self._waiting.of_group(group.group_id)}
+        return not any(
+            member.waits and member_id not in waiting for member_id, member in group.members.items()
+        )
+
     # -- ends of waits ---------------------------------------------------------------------------
 
     def begun(self, group: ClassicGroup, effects: Effects) -> None:
@@ -156,15 +166,15 @@ class LateAnswers:
 
 
 def expecting(group: ClassicGroup) -> frozenset[str]:
-    """Return the members that got nothing, if others must give up partitions and rejoin.
+    """Return the members that got nothing new, if others must give up partitions and rejoin.
 
     Members report what they own only to assignors that let them keep it (KIP-429).
     """
     shares = {one.member_id: _share(one) for one in group.members.values()}
-    if all(shares.values()):
+    owned = {one.member_id: _owned(group, one) for one in group.members.values()}
+    if all(owned[member_id] <= share for member_id, share in shares.items()):
         return frozenset()
-    others = any(not _owned(group, one) <= shares[one.member_id] for one in group.members.values())
-    return frozenset(one for one, share in shares.items() if not share and others)
+    return frozenset(member_id for member_id, share in shares.items() if share == owned[member_id])
 
 
 def _share(member: ClassicGroupMember) -> set[TopicPartition]:

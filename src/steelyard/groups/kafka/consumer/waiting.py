@@ -9,8 +9,12 @@
   has to give up partitions, or has yet to get some. Otherwise it tells the usual one. An answer
   that another request has released tells a short one as well: otherwise the member would hear of
   nothing for a whole interval (Java counts a new interval from the answer).
-- librdkafka uses the interval that it was told last as the time-out of its next heartbeat, but at
-  least a second: a wait leaves it 750 ms of that for the way, on busy machines as well.
+- Java counts an interval from the answer: after a wait it is told a short one, and waits again.
+- librdkafka counts it from the heartbeat, and uses the interval that it was told last as the
+  time-out of the next heartbeat, but at least a second. So a wait leaves it 750 ms of that for the
+  way, on busy machines as well, and the interval told after a wait grows step by step: it is what
+  was waited and UNHEARD_MS, so that nobody is without news for longer. Other clients are taken to
+  be like librdkafka.
 
 What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
 """
@@ -28,6 +32,7 @@ from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
+    JAVA,
     TIMEOUT_MS_MIN,
     Waiter,
     Waiters,
@@ -43,6 +48,9 @@ SHORT_MS = 100
 
 MARGIN_MS = 750
 """What a wait leaves of a heartbeat's time-out: 15 % of the usual 5 s."""
+
+UNHEARD_MS = 1_500
+"""Longest time from the end of a wait to the next heartbeat."""
 
 FLEXIBLE_VERSION = 4
 """All versions of this request are flexible, as Heartbeat is from this version on."""
@@ -123,18 +131,23 @@ class LateHeartbeats:
             or not may_wait(asker, FLEXIBLE_VERSION)
         ):
             return False
-        pace = self._paces.get((group_id, member.member_id))
-        timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
+        is_java = asker.software == JAVA
         most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
-        time_ms = wait_ms(min(most_ms, timeout_ms - MARGIN_MS), self._session_ms)
+        if not is_java:
+            pace = self._paces.get((group_id, member.member_id))
+            timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
+            most_ms = min(most_ms, timeout_ms - MARGIN_MS)
+        time_ms = wait_ms(most_ms, self._session_ms)
         if not time_ms:
             return False
+        usual_ms = usual_ms or self._interval_ms
+        is_short = is_java or not _is_stable(member)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=(usual_ms or self._interval_ms)
-            if _is_stable(member)
-            else self._short_ms,
+            heartbeat_interval_ms=self._short_ms
+            if is_short
+            else min(usual_ms, time_ms + UNHEARD_MS),
         )
         due_at = now + time_ms
         self._waiting.add(

@@ -8,8 +8,8 @@
 | 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
 | 203, 204 | the connections of a consumer, producer group | 206, 1 if there are none |
 
-A heartbeat notifies those groups that changed, before it is answered. A lock may be granted later
-(`waiting_locks`). Differences from RocketMQ: see
+A heartbeat notifies those groups that changed, before it is answered or soon (`notifications`). A
+lock may be granted later (`waiting_locks`). Differences from RocketMQ: see
 `groups.remoting.registry`.
 Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
 AdminBrokerProcessor.java, broker/client/net/Broker2Client.java.
@@ -27,13 +27,14 @@ from steelyard.groups.remoting.registry import ClientChannel, GroupChange
 from steelyard.groups.remoting.subscriptions import subscribe
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.notifications import Notifications
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.remoting.waiting_locks import WaitingLocks
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.seam import Effect, Hang, Link, Send
+from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -47,7 +48,7 @@ from steelyard.wire.remoting.bodies import (
     ProducerConnection,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.names import retry_topic
 
 CLIENT_ID_CHARACTERS_MAX = 255
@@ -80,10 +81,11 @@ class Clients:
         self._flapping = Flapping()
         self._pulls = pulls
         self._locks = QueueLocks(parts.config.lock_expiry_ms)
-        self.waiting_locks = WaitingLocks(
-            self._locks, parts.registry, enabled=parts.config.delayed_answers
+        delayed = parts.config.delayed_answers
+        self._notifications = Notifications(parts.registry, groups, may_wait=delayed)
+        self._waiting_locks = WaitingLocks(
+            self._locks, parts.registry, self._notifications, enabled=delayed
         )
-        self._opaque = 0
 
     # -- membership ------------------------------------------------------------------------------
 
@@ -137,13 +139,14 @@ class Clients:
                 # their locks behind, and nobody could read those queues for a minute. A lost
                 # connection unlocks nothing, because its client may still be at work.
                 free = self._locks.unlock_all(header.consumer_group, header.client_id)
-                self.waiting_locks.unlocked(header.consumer_group, free, now, effects)
+                self._waiting_locks.unlocked(header.consumer_group, free, now, effects)
                 self._announce((change,), now, effects)
         return request.reply()
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle the closed link of a client."""
-        self.waiting_locks.closed(link)
+        self._waiting_locks.closed(link)
+        self._notifications.closed(link)
         self._announce(self._registry.closed(link), now, effects)
 
     def scan(self, now: int, effects: list[Effect]) -> None:
@@ -164,18 +167,7 @@ class Clients:
             if change.kind == "joined":
                 committed = self._committed.of_topics(change.group, change.topics)
                 self._ledger.resumed(change.group, committed, now)
-            if not self._groups.get(change.group).notify_consumer_ids_changed_enable:
-                continue
-            ext = {"consumerGroup": change.group}
-            code = int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-            effects.extend(
-                Send(link, Command(code, self._next_opaque(), ONEWAY_FLAG, ext))
-                for link in change.links
-            )
-
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
+            self._notifications.changed(change, now, effects)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -232,7 +224,7 @@ class Clients:
         if is_long:
             now, _ = yield
         held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
-        if not held and self.waiting_locks.wait(request, body, now):
+        if not held and self._waiting_locks.wait(request, body, now):
             return None
         if is_long:
             yield
@@ -249,14 +241,28 @@ class Clients:
         for queue in body.mq_set:
             place = (body.consumer_group, queue.topic, queue.queue_id)
             self._pulls.given_up(request.peer.link, *place, now, effects)
-        self.waiting_locks.unlocked(body.consumer_group, body.mq_set, now, effects)
+        self._waiting_locks.unlocked(body.consumer_group, body.mq_set, now, effects)
         return request.reply()
+
+    # -- what waits ------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        """When to call `expire` next; None if no request and no notification waits."""
+        times = (self._waiting_locks.next_at, self._notifications.next_at)
+        return min((at for at in times if at is not None), default=None)
+
+    def expire(self, now: int, effects: list[Effect]) -> None:
+        """Answer lock requests that waited in vain, and send notifications that are due."""
+        self._waiting_locks.expire(now, effects)
+        self._notifications.expire(now, effects)
 
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
         self._locks.check()
-        self.waiting_locks.check()
+        self._waiting_locks.check()
+        self._notifications.check()
 
 
 def _check_heartbeat(body: HeartbeatData) -> None:

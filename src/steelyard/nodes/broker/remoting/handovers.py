@@ -22,9 +22,10 @@ which it asks again is one of those that clients send every few seconds, so the 
 after each. Commits that come with pulls tell nothing. An unlocked queue (42) and the last commit of
 a Steelyard member leave no doubt.
 
-Nothing waits if the new owner is the one that reads, if the old one is no member any more or has
-committed everything, if either broadcasts or is no push consumer, or if the pull does not begin at
-the offset that was told. A commit by a third party, that is, an operator, ends the hand-over.
+Nothing waits if the new owner is the one that reads, if the old one is no member any more, has
+committed everything or does not commit what it gives up (Go), if either broadcasts or is no push
+consumer, or if the pull does not begin at the offset that was told. A commit by a third party, that
+is, an operator, ends the hand-over.
 
 Source of the clients' behaviour: Java RebalanceImpl.updateProcessQueueTableInRebalance,
 RebalancePushImpl.removeUnnecessaryMessageQueue, DefaultMQPushConsumerImpl.pullMessage
@@ -227,11 +228,14 @@ class Handovers:
     ) -> bool:
         """Return whether the old owner is still to commit."""
         reader = self._readers.get(key)
+        old = self._registry.member(key[0], handover.old)
         return (
             reader is not None
             and reader.link == handover.old
             and (committed or 0) < reader.next
             and self._are_owners(key, handover)
+            and old is not None
+            and old.client.commits_what_it_gives_up
             and now < self._until(key, handover)
         )
 

@@ -210,14 +210,14 @@ class RemotingService:
 
     @property
     def next_at(self) -> int | None:
-        """When to call `expire` next, None if no pull and no request for a lock waits."""
-        times = (self.pulls.next_at, self.clients.waiting_locks.next_at)
+        """When to call `expire` next, None if nothing waits."""
+        times = (self.pulls.next_at, self.clients.next_at)
         return min((at for at in times if at is not None), default=None)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the requests that have waited long enough."""
         self.pulls.expire(now, effects)
-        self.clients.waiting_locks.expire(now, effects)
+        self.clients.expire(now, effects)
 
     # -- timers ----------------------------------------------------------------------------------
 
