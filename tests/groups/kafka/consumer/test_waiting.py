@@ -52,7 +52,7 @@ def test_java_waits_for_the_whole_time_and_comes_back_at_once() -> None:
     alone(rig)
     for _ in range(3):
         waiting = rig.wait("m1", 1, link=1, software=JAVA)
-        rig.pass_time(LONG_MS - SLOT_MS)
+        rig.pass_time(rig.config.group_heartbeat_wait_max_ms - SLOT_MS)
         assert rig.waited(waiting) is None
         rig.pass_time(SLOT_MS)
         answer = rig.waited(waiting)
