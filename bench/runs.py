@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from bench.costs import (
@@ -75,6 +76,10 @@ class Size:
     """The longest stage."""
     warm_up_s: float
     """Consumption by fresh member processes before they are measured."""
+    drawn_s: float = 0.0
+    """At most so much more passes before each event, drawn: clients have timers, such as 5 s between automatic commits, which events
+    would otherwise always meet at the same time.
+    """
 
 
 class Stage(NamedTuple):
@@ -308,9 +313,9 @@ class Run:
                 last, since = missing, time.monotonic()
             time.sleep(0.2)
 
-    def play(self, scenario: Scenario) -> Result:
-        """All of it, as a row of the table."""
-        stages = self.stages(scenario)
+    def play(self, scenario: Scenario, seed: str = "") -> Result:
+        """All of it, as a row of the table. `seed`: of the times that are drawn."""
+        stages = self.stages(scenario, seed)
         all_deliveries = self.watch.deliveries.values()
         return {
             "stages": [self._told(stage) for stage in stages],
@@ -320,8 +325,9 @@ class Run:
             "lost": self.watch.missing(),
         }
 
-    def stages(self, scenario: Scenario) -> list[Stage]:
+    def stages(self, scenario: Scenario, seed: str = "") -> list[Stage]:
         """Let everything happen."""
+        rng = Random(seed)
         played: list[tuple[Step, int, int, int, bool]] = []
         with self.feeding():
             begun = self.start(scenario.begin)
@@ -331,6 +337,7 @@ class Run:
                 )
             time.sleep(self.size.before_s)
             for step in scenario.steps:
+                time.sleep(rng.uniform(0, self.size.drawn_s))
                 caused = time.monotonic_ns()
                 at = self.do(step)
                 done = time.monotonic_ns()

@@ -28,7 +28,7 @@ from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 
-LATER_MS = 50
+LATER_MS = 100
 """Time that a notification waits."""
 
 JOINED_MS = 1_000
