@@ -52,6 +52,11 @@ class World:
         times = self._deleted.get(topic, 0)
         return f"{topic}#{times}" if times else topic
 
+    def latest_label(self, topic: str) -> str:
+        """The label of the topic of this name that is there, or was deleted last."""
+        times = self._deleted.get(topic, 0) - (topic not in self._topics)
+        return f"{topic}#{times}" if times else topic
+
     def partitions(self, topic: str) -> int:
         return self._topics.get(topic, 0)
 
