@@ -1,14 +1,14 @@
 """Lock requests (41) that wait for the unlock (42) of the member that has the queue.
 
 At a rebalance an orderly client locks its new queues one by one, while their old owners may still
-be finishing what their listeners have. A refused client looks again after 20 s (Java 4.9, Go) or
-one second (Java 5.x). So a refused client is notified (40) when the queue is unlocked, and
-rebalances again.
+be finishing what their listeners have. A refused client looks again after 20 s (Java 4.9, Go). So
+it is notified (40) when the queue is unlocked, and rebalances at once.
 
-Java 5.x does so a second later. For it the refusal waits for the unlock, for WAIT_MS at most: the
-client's time-out is 1 s. It locks queue after queue, in the thread that also gives its own queues
-up: after a wait in vain, or WAITS_MS in sum, nothing waits for a client until PERIOD_MS have passed
-since its first wait. Other clients are not worth a wait, and Java 4.9 often unlocks 20 s late.
+Java 5.x looks again after a second by itself, and rebalances a second after a notification that was
+for nothing. For it the refusal waits for the unlock, for WAIT_MS at most: the client's time-out is
+1 s. It locks queue after queue, in the thread that also gives its own queues up: after a wait in
+vain, or WAITS_MS in sum, nothing waits for a client until PERIOD_MS have passed since its first
+wait. Other clients are not worth a wait, and Java 4.9 often unlocks 20 s late.
 
 Only requests for one queue wait. Those for many are renewals, and Steelyard's: their answer tells
 which queues were locked, and must not be late for those. Nothing waits for an owner that is no
@@ -93,8 +93,10 @@ class WaitingLocks:
         member = self._registry.member(group, link)
         if member is None:
             return False
-        if not member.client.paces_rebalances or not self._begins(link, now):
+        if not member.client.paces_rebalances:
             self._refuse(link, group, queue, now)
+            return False
+        if not self._begins(link, now):
             return False
         places = ((queue.topic, queue.queue_id),)
         return self._parked.add(_Waiting(request, body), places, link, now + WAIT_MS)
@@ -151,9 +153,8 @@ class WaitingLocks:
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer those that have waited long enough: nothing was locked."""
         for each in self._parked.due(now):
-            body, link = each.body, each.request.peer.link
+            link = each.request.peer.link
             self._first_waits[link] = min(self._first_waits.get(link, now), now - WAITS_MS)
-            self._refuse(link, body.consumer_group, body.mq_set[0], now)
             _answer(each, [], effects)
 
     def closed(self, link: Link) -> None:
