@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.groups.kafka.conftest import GROUP, REBALANCE_MS, Rig, subscription
+from tests.groups.kafka.conftest import GROUP, SESSION_MS, Rig, subscription
 
 from steelyard.groups.kafka.classic.deferring import REACHED_MS
 from steelyard.groups.kafka.classic.rebalances import LEAVES_MS
@@ -40,6 +40,16 @@ class Crowd(Rig):
         member = self.joined(self.join(client=name)).member_id
         self.waiting = self.join(member, client=name, software=self.software)
         return member
+
+    def await_leader(self) -> str:
+        """A fourth member joins, and everybody rejoins; a fifth comes before the leader assigns, and is returned."""
+        self.run(1_000)
+        self.members.append(self.come("fourth"))
+        for member in self.members[:3]:
+            self.join(member, software=self.software)
+        assert self.state().state == "CompletingRebalance"
+        self.run(10)
+        return self.come("fifth")
 
     def rejoin(self) -> None:
         """Everybody rejoins, and the leader assigns."""
@@ -124,26 +134,14 @@ def test_member_that_leaves_takes_the_newcomers_along() -> None:
 def test_newcomer_that_comes_while_the_leader_of_java_clients_assigns_does_not_wait() -> None:
     """All members wait for its answer: they rejoin at once, not with their first heartbeat."""
     rig = Crowd(software=JAVA)
-    rig.run(1_000)
-    rig.members.append(rig.come("fourth"))
-    for member in rig.members[:3]:
-        rig.join(member, software=JAVA)
-    assert rig.state().state == "CompletingRebalance"
-    rig.run(10)
-    rig.come("fifth")
+    rig.await_leader()
     assert rig.state().state == "PreparingRebalance"
 
 
 def test_newcomer_that_comes_while_another_leader_assigns_waits() -> None:
     """Librdkafka would rejoin up to two seconds after the refused SyncGroup, and read nothing meanwhile."""
     rig = Crowd()
-    rig.run(1_000)
-    rig.members.append(rig.come("fourth"))
-    for member in rig.members[:3]:
-        rig.join(member)
-    assert rig.state().state == "CompletingRebalance"
-    rig.run(10)
-    fifth = rig.come("fifth")
+    fifth = rig.await_leader()
     rig.run(1_000)
     rig.settle(rig.members)
     assert rig.state().state == "Stable"
@@ -153,14 +151,15 @@ def test_newcomer_that_comes_while_another_leader_assigns_waits() -> None:
 
 
 def test_newcomer_takes_part_if_the_leader_never_assigns() -> None:
+    """Its id is still known then, though the leader had far longer than its session."""
     rig = Crowd()
-    rig.run(1_000)
-    rig.members.append(rig.come("fourth"))
-    for member in rig.members[:3]:
-        rig.join(member)
-    rig.run(10)
-    fifth = rig.come("fifth")
-    rig.run(REBALANCE_MS)
+    fifth = rig.await_leader()
+    generation = rig.state().generation
+    while rig.state().generation == generation:
+        for member in rig.members:
+            rig.beat(member, generation)
+        rig.run(SESSION_MS // 2)
+    assert rig.join_error(rig.waiting) is ErrorCode.NONE
     assert rig.joined(rig.waiting).member_id == fifth
 
 

@@ -86,8 +86,10 @@ class DeferredJoins:
         member_id = join.request.member_id
         if member_id:
             # Its id is not in use yet, and must not expire before.
-            wait_max_ms = max(group.window.most_ms, REACHED_MS)
-            at = now + wait_max_ms + join.request.session_timeout_ms
+            until = now + max(group.window.most_ms, REACHED_MS)
+            if group.awaited_until is not None:  # the leader has yet to assign
+                until = max(until, group.awaited_until + REACHED_MS)
+            at = until + join.request.session_timeout_ms
             self._timers.set(group.key(SESSION, member_id), at)
         self._add(group, join, None, now)
         return True
@@ -128,10 +130,10 @@ class DeferredJoins:
         """Return when to see again whether the window is over."""
         if group.state is not ClassicGroupState.STABLE:
             return now + REACHED_MS  # earlier if the leader has assigned
-        due_at = group.window.due_at
-        if due_at is not None and now < due_at:
-            return due_at
-        return (now if group.window.since is None else group.window.since) + REACHED_MS
+        due_at, since = group.window.due_at, group.window.since
+        assert due_at is not None
+        assert since is not None
+        return due_at if now < due_at else since + REACHED_MS
 
     def take(self, group_id: str, group: Group | None, now: int) -> list[Join]:
         """Remove and return the JoinGroups to handle now. Call it after each event of a group."""
@@ -140,15 +142,15 @@ class DeferredJoins:
             if isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE:
                 group.window.ended(now)
             return []
+        is_over = isinstance(group, ClassicGroup) and self._is_over(group, now)
         if not isinstance(group, ClassicGroup) or group.is_empty:
             taken = list(waiting)
         else:
-            is_over = self._is_over(group, now)
             taken = [one for one in waiting if (is_over if one.until is None else one.until <= now)]
         for one in taken:
             self._remove(one)
         if isinstance(group, ClassicGroup):
-            if self._is_over(group, now):
+            if is_over:
                 group.window.ended(now)
             self._time(group, now)
         return [one.join for one in taken]
