@@ -96,9 +96,10 @@ class LateAnswers:
 
     def all_wait(self, group: ClassicGroup) -> bool:
         """Return whether all members wait that ever do, so that all would rejoin at once."""
-        waiting = {waiter.member_id for waiter in self._waiting.of_group(group.group_id)}
-        return not any(
-            member.waits and member_id not in waiting for member_id, member in group.members.items()
+        return all(
+            self._waiting.of_member(group.group_id, member.member_id) is not None
+            for member in group.members.values()
+            if member.waits
         )
 
     # -- ends of waits ---------------------------------------------------------------------------

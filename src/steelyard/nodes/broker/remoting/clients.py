@@ -146,7 +146,6 @@ class Clients:
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle the closed link of a client."""
         self._waiting_locks.closed(link)
-        self._notifications.closed(link)
         self._announce(self._registry.closed(link), now, effects)
 
     def scan(self, now: int, effects: list[Effect]) -> None:

@@ -49,12 +49,9 @@ class Notifications:
         self._may_wait = may_wait
         self._due: dict[tuple[str, Link], int] = {}
         """When to notify members of groups."""
-        self._opaque = 0
-
-    @property
-    def next_at(self) -> int | None:
+        self.next_at: int | None = None
         """When to call `expire` next, None if no notification waits."""
-        return min(self._due.values()) if self._due else None
+        self._opaque = 0
 
     def changed(self, change: GroupChange, now: int, effects: list[Effect]) -> None:
         """Notify the members that are left, at once or later."""
@@ -66,8 +63,10 @@ class Notifications:
 
     def _is_slow_newcomer(self, change: GroupChange) -> bool:
         """Return whether a change is a new member that paces itself."""
+        if change.cause != "heartbeat":
+            return False
         member = self._registry.find(change.group, change.client_id)
-        return change.cause == "heartbeat" and member is not None and member.client.paces_rebalances
+        return member is not None and member.client.paces_rebalances
 
     def _paces(self, group: str) -> bool:
         return any(member.client.paces_rebalances for member in self._registry.memberships(group))
@@ -76,6 +75,7 @@ class Notifications:
         """Notify these members at this time, or earlier if they will be notified anyway."""
         for link in links:
             self._due[group, link] = min(at, self._due.get((group, link), at))
+            self.next_at = at if self.next_at is None else min(at, self.next_at)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Send the notifications that are due."""
@@ -83,11 +83,7 @@ class Notifications:
             del self._due[group, link]
             if self._registry.member(group, link) is not None:
                 self._notify(group, (link,), effects)
-
-    def closed(self, link: Link) -> None:
-        """Forget the notifications of a closed connection."""
-        if self._due:
-            self._due = {place: at for place, at in self._due.items() if place[1] != link}
+        self.next_at = min(self._due.values(), default=None)
 
     def _notify(self, group: str, links: Iterable[Link], effects: list[Effect]) -> None:
         if not self._groups.get(group).notify_consumer_ids_changed_enable:
@@ -99,3 +95,4 @@ class Notifications:
 
     def check(self) -> None:
         assert self._may_wait or not self._due
+        assert self.next_at == min(self._due.values(), default=None)

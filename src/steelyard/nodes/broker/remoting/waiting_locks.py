@@ -154,7 +154,7 @@ class WaitingLocks:
         """Answer those that have waited long enough: nothing was locked."""
         for each in self._parked.due(now):
             link = each.request.peer.link
-            self._first_waits[link] = min(self._first_waits.get(link, now), now - WAITS_MS)
+            self._first_waits[link] = min(self._first_waits[link], now - WAITS_MS)
             _answer(each, [], effects)
 
     def closed(self, link: Link) -> None:
