@@ -302,8 +302,8 @@ What was done
   {warm_up_s:.0f} s on each cluster at the beginning of each round, and after a round that failed; one that starts in a scenario was loaded and waited. RocketMQ's listeners
   sleep {work_ms} ms a message; Kafka's clients have one thread that polls and writes down what it got, and commit automatically.
 - A feeder sends batches of {batch} in turn to all queues, at a steady rate, with the protocol of the client. A step follows {quiet_s:.0f} s after
-  the share of everybody was even and each queue was read by one member alone, since run 2026-11-25-5 and up to 6 s more,
-  drawn for each step and round, the same for both clusters: clients have timers, such as 5 s between automatic commits.
+  the share of everybody was even and each queue was read by one member alone. From run 2026-11-25-5 on it comes up to 6 s later than
+  that, drawn for each step and round and the same for both clusters, because clients have timers, such as the 5 s between automatic commits.
 - For each client its two clusters were there at once, on the same cores, and took turns: event by event, in another order each
   round. What is in one row happened while the other clusters and the other members were idle. A cluster that had been started
   stayed until the end, or until a round failed.

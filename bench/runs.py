@@ -77,8 +77,8 @@ class Size:
     warm_up_s: float
     """Consumption by fresh member processes before they are measured."""
     drawn_s: float = 0.0
-    """At most so much more passes before each event, drawn: clients have timers, such as 5 s between automatic commits, which events
-    would otherwise always meet at the same time.
+    """Longest further time before each event, which is drawn. Clients have timers, such as the 5 s between automatic commits: without
+    this, events would always come at the same point of their periods.
     """
 
 

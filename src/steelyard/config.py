@@ -193,9 +193,9 @@ class KafkaConfig:
     """Longest time that an answer to a heartbeat waits for a rebalance, if `delayed_answers` is on.
 
     It is never more than a third of the session time-out, and must stay below the request time-out
-    of clients: 10 s in franz-go, 30 s in the Java client. Longer than the interval of automatic
-    commits (5 s): a commit ends the wait, and the next heartbeat comes at once if the last one is
-    old enough. Kafka has no such setting.
+    of clients: 10 s in franz-go, 30 s in the Java client. The default is longer than the interval
+    of automatic commits, 5 s: a commit ends the wait, and the client sends its next heartbeat at
+    once if the last one is more than an interval old. Kafka has no such setting.
     """
     group_join_window_max_ms: Annotated[int, Meta(ge=0, le=10_000)] = 1_000
     """Longest time for which members that join one after the other are collected.

@@ -44,7 +44,8 @@ DESCRIPTORS_SHARE = 0.12
 """Of the seeds have brokers without file descriptors for a while."""
 
 FLAP_SHARE = 0.12
-"""Of the seeds have members that stop and start again and again, half of them brokers that damp it.
+"""Of the seeds have members that stop and start again and again. In half of all seeds the brokers
+damp that.
 """
 
 ROT_SHARE = 0.12
