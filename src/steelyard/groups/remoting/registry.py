@@ -17,14 +17,14 @@ Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerMana
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import TopicSubscription, subscribe
-from steelyard.wire.remoting.bodies import ConsumerData
+from steelyard.wire.remoting.bodies import ConsumerData, SubscriptionData
 
 MEMBERSHIPS_MAX = 200_000
 """Most (connection, group) pairs of one broker."""
@@ -49,6 +49,11 @@ class ClientChannel(msgspec.Struct, frozen=True):
     def paces_rebalances(self) -> bool:
         """Whether it lets a second pass between two rebalances, as Java does from 5.0 on."""
         return self.language == "JAVA" and self.version >= V5_0_0
+
+    @property
+    def tells_subscriptions(self) -> bool:
+        """Whether it tells its subscriptions when asked what it is doing (307), as Java does."""
+        return self.language == "JAVA"
 
     @property
     def commits_what_it_gives_up(self) -> bool:
@@ -148,6 +153,20 @@ class Registry:
         changes.append(self._change("joined", group, client.client_id, "heartbeat"))
         return Heard(tuple(changes))
 
+    def renew(self, group: str, link: int, told: Iterable[SubscriptionData]) -> None:
+        """Take over newer versions of a member's subscriptions, told outside of a heartbeat.
+
+        Its topics change with heartbeats only. Raises ProtocolError for an invalid expression.
+        """
+        member = self.member(group, link)
+        known = {} if member is None else member.subscriptions
+        newer = {
+            item.topic: subscribe(item)
+            for item in told
+            if item.topic in known and known[item.topic].data.sub_version < item.sub_version
+        }
+        known.update(newer)
+
     def _duplicate_of(self, member: Member) -> Duplicate | None:
         """Return a duplicate: a live connection with this client id that joined later.
 
@@ -214,6 +233,17 @@ class Registry:
         if own is not None and topic in own.subscriptions:
             return own.subscriptions[topic]
         return self.subscriptions(group).get(topic)
+
+    def is_latest(self, group: str, topic: str, known: TopicSubscription, version: int) -> bool:
+        """Return whether a known subscription has the filter of this version.
+
+        So it is if a member's subscription to the topic has the same filter and is as new. RocketMQ
+        keeps the newest subscription of a group only, whatever its filter.
+        """
+        if known.data.sub_version >= version:
+            return True
+        newest = self.subscriptions(group).get(topic, known)
+        return newest.data.sub_version >= version and newest.filter == known.filter
 
     def subscriptions(self, group: str) -> dict[str, TopicSubscription]:
         """Return the newest subscription of any member to each topic."""

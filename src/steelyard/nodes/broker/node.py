@@ -175,7 +175,7 @@ class BrokerNode:
 
     def _responded(self, link: Link, response: Command, now: int, effects: list[Effect]) -> None:
         if self._parts.calls.address_of(link) is None:
-            self._remoting.answered(link, response, effects)
+            self._remoting.answered(link, response, now, effects)
             return
         outcome = self._parts.calls.replied(response)
         if outcome is not None:

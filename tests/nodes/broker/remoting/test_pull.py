@@ -88,7 +88,6 @@ def test_an_offset_that_was_deleted_is_moved_to_the_first_that_is_left() -> None
         ({"queueId": -1}, ResponseCode.INVALID_PARAMETER, "illegal"),
         ({"consumerGroup": "other"}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "group info not exist"),
         ({"topic": "SELF_TEST_TOPIC"}, ResponseCode.SUBSCRIPTION_NOT_EXIST, "subscription not"),
-        ({"subVersion": 2}, ResponseCode.SUBSCRIPTION_NOT_LATEST, "not latest"),
         ({"queueOffset": "x"}, ResponseCode.SYSTEM_ERROR, "queueOffset"),
         (
             {"sysFlag": 6, "expressionType": "SQL92", "subscription": "a >"},

@@ -52,6 +52,7 @@ from steelyard.nodes.broker.remoting.checked_pull import CheckedPull
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.handovers import Handovers
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
+from steelyard.nodes.broker.remoting.renewals import Renewals
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE
 from steelyard.nodes.seam import Effect, Link, Send
@@ -98,6 +99,7 @@ class Pulls:
         committed: CommittedOffsets,
         offsets: OffsetHandlers,
         handovers: Handovers,
+        renewals: Renewals,
         conversion: Conversion,
     ) -> None:
         self._config = parts.config
@@ -108,6 +110,7 @@ class Pulls:
         self._committed = committed
         self._offsets = offsets
         self.handovers = handovers
+        self.renewals = renewals
         self._ledger = parts.ledger
         self._durability = parts.durability
         self._statistics = parts.statistics
@@ -120,7 +123,14 @@ class Pulls:
     @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(PullMessageRequestHeader)
-        pull = self._checked(request, header, now)
+        try:
+            pull = self._checked(request, header, now)
+        except Refusal as refusal:
+            if refusal.code != ResponseCode.SUBSCRIPTION_NOT_LATEST or not self.renewals.wait(
+                request, header.consumer_group, now, effects
+            ):
+                raise
+            return None
         self.handovers.asked(pull.key, pull.link, now)
         if (
             header.sys_flag & COMMIT_OFFSET
@@ -302,6 +312,7 @@ class Pulls:
         """Forget the waiting pulls of a closed link."""
         self.parked.closed(link)
         self.handovers.closed(link)
+        self.renewals.closed(link)
 
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
         """Refuse the waiting pulls of a deleted topic."""
@@ -390,7 +401,7 @@ class Pulls:
         if subscription is None:
             remark = f"the consumer's subscription not exist{FAQ}"
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        if subscription.data.sub_version < header.sub_version:
+        if not self._registry.is_latest(group, topic, subscription, header.sub_version):
             remark = "the consumer's subscription not latest"
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         kind = subscription.data.expression_type

@@ -24,6 +24,7 @@ from steelyard.nodes.broker.remoting.progress import ProgressHandlers
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.remoting.queries import QUERY_TIMER, Queries
 from steelyard.nodes.broker.remoting.relays import RELAYS_TIMER, Relays
+from steelyard.nodes.broker.remoting.renewals import Renewals
 from steelyard.nodes.broker.remoting.replies import REPLIES_TIMER, Replies
 from steelyard.nodes.broker.remoting.resets import OffsetResets
 from steelyard.nodes.broker.remoting.retry import Retries
@@ -66,10 +67,18 @@ class RemotingService:
         self._committed = CommittedOffsets(store.table("offsets"))
         self._conversion = Conversion(parts.writer.host, visible)
         self._passed = self._conversion.passed
-        handovers = Handovers(parts.registry, enabled=parts.config.delayed_answers)
+        delayed = parts.config.delayed_answers
+        handovers = Handovers(parts.registry, enabled=delayed)
+        self._renewals = Renewals(parts.registry, enabled=delayed)
         offsets = OffsetHandlers(parts, self._committed, handovers, self._conversion)
         self.pulls = Pulls(
-            parts, self._groups, self._committed, offsets, handovers, self._conversion
+            parts,
+            self._groups,
+            self._committed,
+            offsets,
+            handovers,
+            self._renewals,
+            self._conversion,
         )
         self._schedule = Schedule(parts)
         self._transactions = Transactions(parts, self._schedule)
@@ -117,7 +126,10 @@ class RemotingService:
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
-        request = RemotingRequest(command, peer)
+        self._handle(RemotingRequest(command, peer), now, effects)
+
+    def _handle(self, request: RemotingRequest, now: int, effects: list[Effect]) -> None:
+        command, link = request.command, request.peer.link
         handler = self._handlers.get(command.code)
         answer: _Outcome | Steps[Command | None]
         if handler is None:
@@ -192,10 +204,12 @@ class RemotingService:
         if self._passed.has_news:
             self._passed.report(now, effects)
 
-    def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
-        """Handle a client's answer to a request sent on behalf of another client."""
+    def answered(self, link: Link, response: Command, now: int, effects: list[Effect]) -> None:
+        """Handle a client's answer to a request of the broker."""
         if not self._replies.answered(link, response, effects):
             self._relays.answered(link, response, effects)
+            for pull in self._renewals.answered(link, response):
+                self._handle(pull, now, effects)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle a closed link, if it was a client's."""
@@ -211,13 +225,15 @@ class RemotingService:
     @property
     def next_at(self) -> int | None:
         """When to call `expire` next, None if nothing waits."""
-        times = (self.pulls.next_at, self.clients.next_at)
+        times = (self.pulls.next_at, self.clients.next_at, self._renewals.next_at)
         return min((at for at in times if at is not None), default=None)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the requests that have waited long enough."""
         self.pulls.expire(now, effects)
         self.clients.expire(now, effects)
+        for pull in self._renewals.due(now):
+            self._handle(pull, now, effects)
 
     # -- timers ----------------------------------------------------------------------------------
 
@@ -256,6 +272,7 @@ class RemotingService:
         self._queries.check()
         self.pulls.parked.check()
         self.pulls.handovers.check()
+        self._renewals.check()
         self._conversion.check()
 
     def check_kept(self) -> None:
