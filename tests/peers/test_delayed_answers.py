@@ -1,4 +1,5 @@
-"""Delayed answers: what Apache's Java clients, unmodified, read twice when a group grows, with the setting on and off."""
+"""Delayed answers and Apache's Java clients, unmodified: what they read twice when a group grows, with the setting on and
+off, and what becomes of a subscription that they did not tell."""
 
 from __future__ import annotations
 
@@ -74,3 +75,25 @@ def test_a_growing_group_reads_little_twice(
     print(peer.version, repeated)
     assert repeated["false"] > 0
     assert repeated["true"] <= max(repeated["false"] / 3, IN_FLIGHT)
+
+
+def test_brokers_ask_for_a_subscription_that_a_client_did_not_tell(
+    peer: Peer, peers: dict[str, Peer], name: str, tmp_path: Path
+) -> None:
+    with run_steelyard(tmp_path, "--set", "delayed_answers=true") as cluster:
+        create_topic(cluster, peers[NEW], name)
+        peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
+        peer.ask(
+            *("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*"), heartbeat=600_000
+        )
+
+        def got(number: int) -> None:
+            until(lambda: len(peer.received(f"{name}c")) >= number, f"{number} messages")
+
+        peer.ask("send", f"{name}p", name, "s", 0, 8, 60)
+        got(8)
+        peer.ask("renew", f"{name}c", name)
+        peer.ask("send", f"{name}p", name, "s", 8, 40, 60)
+        got(48)
+        peer.ask("stop", f"{name}c")
+        peer.ask("stop", f"{name}p")

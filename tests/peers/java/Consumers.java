@@ -22,6 +22,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * --orderly --broadcast --sql                      each with any value; --sql: EXPRESSION is a condition
  * --strategy=NAME                                  see Strategies
  * --answer=once|never|reply                        wants each message again once, or for ever; replies with --producer
+ * --heartbeat=MS                                   between two heartbeats; 2 s unless told
  * --retries=N --work=MS --suspend=MS               at most; in the listener; before an orderly listener gets it again
  * --access --secret --tls
  * </pre>
@@ -46,7 +47,7 @@ final class Consumers {
         consumer.setInstanceName(name);
         consumer.setPollNameServerInterval(2_000); // its retry topic is there only once it has joined
         // The one at its first rebalance gets lost beside the periodic one: pulls fail with 25 until the next.
-        consumer.setHeartbeatBrokerInterval(2_000);
+        consumer.setHeartbeatBrokerInterval(command.numberOf("heartbeat", 2_000));
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         consumer.setUseTLS(command.has("tls"));
@@ -136,6 +137,12 @@ final class Consumers {
 
     void resume(String name) {
         consumers.get(name).resume();
+    }
+
+    /** What a rebalance does whose heartbeat gets lost: brokers do not know the version of the subscription. */
+    void renew(String name, String topic) {
+        consumers.get(name).getDefaultMQPushConsumerImpl().getRebalanceImpl().getSubscriptionInner().get(topic)
+            .setSubVersion(System.currentTimeMillis());
     }
 
     boolean has(String name) {

@@ -34,6 +34,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * counter NAME NAMESERVER GROUP TOPIC EXPRESSION             the same, but counts and prints nothing
  * count NAME                                                 messages that a counter has seen
  * pause|resume NAME                                          of a push consumer
+ * renew NAME TOPIC                                           gives its subscription a newer version, without a heartbeat
  * lite NAME NAMESERVER GROUP TOPIC EXPRESSION                a lite pull consumer; options: see Pullers
  * assign|poll|seek|commit|committed|fetch NAME ...           of a lite pull consumer: see Pullers
  * held NAME                                                  the queues that a consumer of either kind holds
@@ -108,6 +109,9 @@ public final class Peer {
                 break;
             case "resume":
                 consumers.resume(name);
+                break;
+            case "renew":
+                consumers.renew(name, command.word(2));
                 break;
             case "lite":
                 fields.put("client_id", pullers.start(command));
