@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from demo import kafka_group
-from demo.cluster import BROKERS, SETTINGS, Cluster
+from demo.cluster import BROKERS, Cluster
 from demo.flights import COUNT, TOPIC
 from demo.kafka_group import Joined, Notes
 from demo.spark_jobs import Computed, Streams, outcome_of
@@ -140,7 +140,7 @@ def main() -> int:
         cluster.create_topic(TOPIC, queues=8)
         console.print(
             f"A nameserver ({cluster.nameserver}) and two brokers are up, for RocketMQ and Kafka"
-            f" clients;\ntopic {TOPIC}: 2 x 8 queues; setting {', '.join(SETTINGS)}."
+            f" clients;\ntopic {TOPIC}: 2 x 8 queues."
         )
         with console.status("Spark starts"):
             streams = Streams(cluster.nameserver, TOPIC, options.out)

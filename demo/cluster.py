@@ -15,8 +15,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 BROKERS = ("broker-a", "broker-b")
-SETTINGS = ("delayed_answers=true",)
-"""Of the brokers, where it is not the default."""
 
 Queue = tuple[str, int]
 """A broker's name and the number of the queue there."""
@@ -57,7 +55,6 @@ class Cluster:
             "--port", self._port(name), "--nameserver", self.nameserver, "--json",
             "--kafka-port", self._port(f"{name} for Kafka"), "--kafka-brokers", ",".join(BROKERS),
             "--node-id", str(BROKERS.index(name) + 1),
-            *(word for setting in SETTINGS for word in ("--set", setting)),
         )  # fmt: skip
         self.wait_ready(name)
 

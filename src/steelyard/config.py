@@ -321,10 +321,10 @@ class BrokerConfig:
     RocketMQ has no such limit: not more than this fit into its 4 MiB of a batch, at 22 bytes or
     more each.
     """
-    delayed_answers: bool = False
+    delayed_answers: bool = True
     """Delay answers to members of groups where that makes a rebalance cheaper.
 
-    False: answer when Apache's brokers do. Off until what it gains is measured for every client.
+    False: answer when Apache's brokers do.
     """
     ledger: bool = True
     """Write the rebalance ledger."""

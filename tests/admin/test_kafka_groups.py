@@ -58,7 +58,8 @@ _serial = count(1)
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
-    servers = KafkaServers(tmp_path_factory.mktemp("brokers"))
+    """Their members join and beat only when a test says so: no answer waits for another."""
+    servers = KafkaServers(tmp_path_factory.mktemp("brokers"), delayed_answers=False)
     yield servers
     servers.stop()
 

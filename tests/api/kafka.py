@@ -17,7 +17,8 @@ from steelyard.servers.server import Server, registered, serve_broker, serve_nam
 class KafkaServers:
     """A nameserver and brokers on a loop of their own."""
 
-    def __init__(self, folder: Path, brokers: int = 2) -> None:
+    def __init__(self, folder: Path, brokers: int = 2, *, delayed_answers: bool = True) -> None:
+        self._delayed_answers = delayed_answers
         self._background = Background()
         self._folder = folder
         self._nameserver = self._background.wait(serve_nameserver(port=0))
@@ -36,6 +37,7 @@ class KafkaServers:
         config = BrokerConfig(
             name=name,
             nameservers=(self.nameservers,),
+            delayed_answers=self._delayed_answers,
             kafka=KafkaConfig(
                 node_id=int(name.rpartition("-")[2]),
                 brokers=tuple(dict.fromkeys((*self._names, name))),

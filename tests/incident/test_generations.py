@@ -84,6 +84,23 @@ def test_a_static_member_that_comes_back() -> None:
     ]
 
 
+def test_an_epoch_that_is_told_again_with_its_target_is_no_other_one() -> None:
+    records = [
+        epoch(10_000, 1),
+        *comes(10_000, "m1", None, 0, 1),
+        epoch(20_000, 2),
+        *comes(20_000, "m2", None),
+        epoch(21_000, 2),
+        gets(21_050, "m1", 0),
+        gets(21_100, "m2", 1),
+    ]
+    rows = costs(history(records, range(0)), {TOPIC_ID: "T"}).rebalances
+    assert [(row.started_at, row.trigger) for row in rows] == [
+        (10_000, "joined"),
+        (20_000, "joined"),
+    ]
+
+
 def test_another_member_is_no_static_one() -> None:
     """Without a new epoch, members that come and go are of the epoch that follows."""
     records = [epoch(500, 2), *comes(500, "a", "i", 0, 1)]

@@ -165,10 +165,12 @@ class _Modern:
                 epoch, got, ended = (epoch[0], at), {}, at
             for record in step:
                 if record.type == CONSUMER_GROUP_METADATA.number:
-                    if epoch is not None:
-                        yield self._generation(epoch, ended, got)
                     value = record.value
                     number = value.epoch if isinstance(value, ConsumerGroupMetadataValue) else -1
+                    if epoch is not None and epoch[0] == number:
+                        continue  # Steelyard repeats it with the target, if that comes later
+                    if epoch is not None:
+                        yield self._generation(epoch, ended, got)
                     epoch, got, ended = (number, at), {}, at
                 elif isinstance(record.key, MemberKey):
                     before = self._held.get(record.key.member_id, frozenset())
