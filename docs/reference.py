@@ -1,4 +1,4 @@
-"""The API reference: `./dev docs` writes it to build/docs, from the docstrings of all public names.
+"""The API reference, from the docstrings of all public names; part of the site (docs/site.py).
 
 A public name without a docstring is an error, and so is any warning. A field may be described in
 the docstring of its class instead, in backticks.
@@ -6,7 +6,6 @@ the docstring of its class instead, in backticks.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
@@ -62,9 +61,3 @@ def write(folder: Path) -> None:
     pdoc.render.configure(docformat="markdown", search=True, show_source=False)
     specs = [each for name in PUBLIC for each in (name, f"!{name}[.].*")]  # no modules within it
     pdoc.pdoc(*specs, output_directory=folder)
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "build/docs")
-    write(target)
-    print(target / "index.html")
