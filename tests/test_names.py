@@ -62,6 +62,9 @@ SAME_OF_SEVERAL_NODES: Twins = {
 }
 """What RocketMQ's producers and consumers have in common, and the call that stops any node."""
 
+SAME_IN_BOTH_SHELLS: Twins = {("embedded/aio", "embedded/server"): {"Server"}}
+"""Public as `steelyard.aio.Server` and `steelyard.Server`, as the clients are."""
+
 MOVES: Twins = {
     (
         "groups/kafka/classic/state",
@@ -81,6 +84,7 @@ ALLOWED = {
     **SAME_IN_BOTH_DRIVERS,
     **SAME_OF_BOTH_ENDS,
     **SAME_OF_SEVERAL_NODES,
+    **SAME_IN_BOTH_SHELLS,
     **MOVES,
 }
 

@@ -27,7 +27,7 @@ from steelyard.config import (
     StoreConfig,
 )
 from steelyard.errors import ArgumentError, ConfigError
-from steelyard.servers.supervisor import Deployment
+from steelyard.servers.deployment import Deployment
 from steelyard.settings import Setting, build, from_table, from_texts, settings_of
 
 SERVERS = (NameserverConfig, BrokerConfig)
@@ -204,7 +204,7 @@ def test_the_command_line_says_it_in_one_line(
         ("flush: sync", " is not TOML: "),
         (
             "[broker]\nname = 'x'",
-            "name cannot be set here: `steelyard up` gives each broker its own",
+            "name cannot be set here: each broker gets its own",
         ),
         ("[broker]\nkafka.node_id = 2", "kafka.node_id cannot be set here"),
         ("x = " + "[" * 5_000, " is not TOML: "),

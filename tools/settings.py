@@ -16,7 +16,7 @@ from pathlib import Path
 from shells import CONFIG, settings
 
 from steelyard import config
-from steelyard.servers import supervisor
+from steelyard.servers import deployment
 from steelyard.settings import Setting, settings_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "SETTINGS.md"
@@ -40,7 +40,7 @@ An invalid value is an error that names the setting, the value, and what would b
 """
 
 SECTIONS = (
-    ("`[up]`: what `steelyard up` starts", supervisor.Deployment, None),
+    ("`[up]`: what `steelyard up` starts", deployment.Deployment, None),
     ("`[nameserver]`", config.NameserverConfig, None),
     ("`[broker]`", config.BrokerConfig, None),
     ("`ProducerConfig`", config.ProducerConfig, None),
@@ -83,7 +83,7 @@ Meanings = dict[str, str]
 def meanings() -> dict[str, Meanings]:
     """Of all configurations, by the name of the class."""
     found: dict[str, Meanings] = {}
-    for path in (CONFIG, Path(supervisor.__file__)):
+    for path in (CONFIG, Path(deployment.__file__)):
         body = ast.parse(path.read_text()).body
         classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
         for name in classes:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LitePullConfig,
         ProducerConfig,
     )
+    from steelyard.embedded.server import Server
     from steelyard.errors import (
         ArgumentError,
         BrokerError,
@@ -111,6 +112,7 @@ __all__ = [
     "RouteError",
     "SendResult",
     "SendStatus",
+    "Server",
     "SteelyardError",
     "StorageError",
     "SubscriptionGroupConfig",
@@ -136,6 +138,7 @@ _HOMES = {
     "Admin": "steelyard.client.blocking.admin",
     "Producer": "steelyard.client.blocking.producer",
     "PushConsumer": "steelyard.client.blocking.push",
+    "Server": "steelyard.embedded.server",
     "ConsumeFrom": "steelyard.types",
     "ConsumeOrderlyStatus": "steelyard.types",
     "ConsumeStatus": "steelyard.types",

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from steelyard.client.aio.admin import Admin
 from steelyard.client.aio.kafka import KafkaConsumer
 from steelyard.client.aio.lite_pull import LitePullConsumer
@@ -15,4 +17,25 @@ from steelyard.client.aio.producer import Producer
 from steelyard.client.aio.pull import PullConsumer
 from steelyard.client.aio.push import PushConsumer
 
-__all__ = ["Admin", "KafkaConsumer", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer"]
+if TYPE_CHECKING:
+    from steelyard.embedded.aio import Server
+
+__all__ = [
+    "Admin",
+    "KafkaConsumer",
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "Server",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load what starts servers when it is first used: clients do not need it."""
+    if name != "Server":
+        raise AttributeError(f"module 'steelyard.aio' has no attribute {name!r}")
+    from steelyard.embedded.aio import Server
+
+    globals()[name] = Server
+    return Server

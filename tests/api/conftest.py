@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_S
 from steelyard.config import BrokerConfig
 from steelyard.driver.loops import Background
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
 from steelyard.types import MessageQueue
 
 
@@ -25,14 +25,14 @@ class Servers:
         self._folder = folder
         self._nameserver = self._background.wait(serve_nameserver(port=0))
         self.nameservers = self._nameserver.address
-        self._brokers: dict[str, Server] = {}
+        self._brokers: dict[str, LocalServer] = {}
         for name in ("broker-a", "broker-b"):
             self.start_broker(name)
 
     def start_broker(self, name: str, port: int = 0) -> None:
         config = replace(self._config, name=name, nameservers=(self.nameservers,))
 
-        async def start() -> Server:
+        async def start() -> LocalServer:
             server = await serve_broker(str(self._folder / name), port=port, config=config)
             await registered(name, server.address, config.nameservers)
             return server

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background
-from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
 
 
 class KafkaServers:
@@ -23,7 +23,7 @@ class KafkaServers:
         self._folder = folder
         self._nameserver = self._background.wait(serve_nameserver(port=0))
         self.nameservers = self._nameserver.address
-        self._brokers: dict[str, Server] = {}
+        self._brokers: dict[str, LocalServer] = {}
         self._names = [f"broker-{number}" for number in range(brokers)]
         for name in self._names:
             self.start_broker(name)
@@ -44,7 +44,7 @@ class KafkaServers:
             ),
         )
 
-        async def start() -> Server:
+        async def start() -> LocalServer:
             server = await serve_broker(
                 str(self._folder / name), port=port, config=config, kafka_port=kafka_port
             )

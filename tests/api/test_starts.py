@@ -17,7 +17,7 @@ from tests.waiting import until_async
 from steelyard import Admin, ClosedError, ConfigError, ConnectError, RouteError
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background, background, run
-from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
 
 CLIENTS = ("Producer", "PushConsumer", "LitePullConsumer", "PullConsumer", "KafkaConsumer")
 SHELLS = ("blocking", "aio")
@@ -44,12 +44,12 @@ def twins(request: pytest.FixtureRequest) -> Twins:
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalServer, LocalServer]]:
     """A nameserver and a broker with a Kafka listener; topics are made by operators only."""
     loop = background()
     nameserver = loop.wait(serve_nameserver(port=0))
 
-    async def serve() -> Server:
+    async def serve() -> LocalServer:
         config = BrokerConfig(
             nameservers=(nameserver.address,), auto_create_topics=False, kafka=KafkaConfig()
         )
@@ -124,7 +124,10 @@ def test_a_server_that_is_silent(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_servers_that_are_there(
-    twins: Twins, client: str, strict: tuple[Server, Server], caplog: pytest.LogCaptureFixture
+    twins: Twins,
+    client: str,
+    strict: tuple[LocalServer, LocalServer],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     nameserver, broker = strict
 
@@ -140,7 +143,7 @@ def test_servers_that_are_there(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_wrong_doors(twins: Twins, client: str, strict: tuple[Server, Server]) -> None:
+def test_wrong_doors(twins: Twins, client: str, strict: tuple[LocalServer, LocalServer]) -> None:
     nameserver, broker = strict
     wants_kafka = client == "KafkaConsumer"
     doors = (
@@ -170,7 +173,7 @@ def test_wrong_doors(twins: Twins, client: str, strict: tuple[Server, Server]) -
     run(main())
 
 
-def test_an_admin_at_a_brokers_port(strict: tuple[Server, Server]) -> None:
+def test_an_admin_at_a_brokers_port(strict: tuple[LocalServer, LocalServer]) -> None:
     _, broker = strict
     with (
         Admin(broker.address) as admin,
@@ -180,7 +183,9 @@ def test_an_admin_at_a_brokers_port(strict: tuple[Server, Server]) -> None:
 
 
 @pytest.mark.parametrize("client", ["PushConsumer", "LitePullConsumer"])
-def test_a_rejected_condition(twins: Twins, client: str, strict: tuple[Server, Server]) -> None:
+def test_a_rejected_condition(
+    twins: Twins, client: str, strict: tuple[LocalServer, LocalServer]
+) -> None:
     nameserver, _ = strict
 
     async def main() -> None:
@@ -196,7 +201,7 @@ def test_a_rejected_condition(twins: Twins, client: str, strict: tuple[Server, S
 
 @pytest.mark.parametrize("client", ["PushConsumer", "LitePullConsumer", "PullConsumer"])
 def test_a_topic_that_nobody_makes(
-    twins: Twins, client: str, strict: tuple[Server, Server], nameservers: str
+    twins: Twins, client: str, strict: tuple[LocalServer, LocalServer], nameservers: str
 ) -> None:
     """Where brokers make topics that are sent to, it is waited for instead."""
     nameserver, _ = strict
@@ -266,7 +271,7 @@ def test_a_broker_that_is_down(
     servers.stop()
 
 
-async def kill(server: Server) -> None:
+async def kill(server: LocalServer) -> None:
     """Its port is closed; nobody is told."""
     for listener in server.driver._servers:
         listener.close()
@@ -274,7 +279,7 @@ async def kill(server: Server) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_that_failed_says_why(
-    twins: Twins, client: str, strict: tuple[Server, Server]
+    twins: Twins, client: str, strict: tuple[LocalServer, LocalServer]
 ) -> None:
     """A broken state stops the client; every later call names the cause."""
     nameserver, broker = strict

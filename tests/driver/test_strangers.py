@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.servers.server import Server, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.command import Command
 
@@ -42,7 +42,7 @@ def test_at_a_nameserver(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def _at_a_nameserver(caplog: pytest.LogCaptureFixture) -> None:
-    server: Server = await serve_nameserver(port=0)
+    server: LocalServer = await serve_nameserver(port=0)
     try:
         assert (await heard(server.address, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400")
         assert (await heard(server.address, TLS))[:1] == b"\x15"

@@ -14,7 +14,7 @@ from tests.driver.test_kafka_listener import Client
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background
 from steelyard.nodes.seam import Effect, Event
-from steelyard.servers.server import Server, serve_broker
+from steelyard.servers.server import LocalServer, serve_broker
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.messages.data import (
     PartitionProduceData,
@@ -40,7 +40,7 @@ def address_of(text: str) -> Address:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[LocalServer]:
     background = Background()
     config = BrokerConfig(kafka=KafkaConfig(message_max_bytes=8 * 1024 * 1024))
     server = background.wait(serve_broker(str(tmp_path), port=0, kafka_port=0, config=config))
@@ -77,7 +77,7 @@ def pull(opaque: int, offset: int, expression: str = "", count: int = 32) -> byt
 
 
 def test_others_are_served_while_a_client_has_millions_of_records_searched(
-    server: Server,
+    server: LocalServer,
 ) -> None:
     """1. A batch of 300,000 records is stored, 2. one client pulls from it HEAVY times, by a condition that none meets and
     from all over the batch, 3. another produces with Kafka's protocol, and is answered, 4. a small pull follows on the first

@@ -16,15 +16,12 @@ from steelyard.admin import exits
 from steelyard.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from steelyard.servers.supervisor import Deployment
+    from steelyard.servers.deployment import Deployment
 
 HOST = "127.0.0.1"
 
 TABLES = ("up", "nameserver", "broker")
 """Of a settings file: one for each command; the brokers of `up` have that of `broker`."""
-
-FROM_UP = ("name", "address", "nameservers", "kafka.address", "kafka.node_id", "kafka.brokers")
-"""Settings that `up` gives to each broker."""
 
 FOR_BOTH = ("max_connections", "max_connections_per_ip")
 """Settings of the brokers of `up` that its nameserver has, too."""
@@ -86,6 +83,11 @@ def add_up(
     )
     for option, kind, metavar, text in UP:
         up.add_argument(option, type=kind, metavar=metavar, help=text)
+    up.add_argument(
+        "--until-stdin-closes",
+        action="store_true",
+        help="stop also when standard input, a pipe, is closed: whoever started this has ended",
+    )
     _add_serving_options(up)
     _add_broker_options(up)
     return up
@@ -241,21 +243,17 @@ def _table(path: str | None, name: str) -> Mapping[str, object]:
 
 def layout(options: argparse.Namespace) -> Deployment:
     """Return what `up` starts. Raises for its servers' settings here, once, not in each server."""
-    from steelyard.servers.supervisor import Deployment
+    from steelyard.servers.deployment import Deployment
 
     given = {each.name: getattr(options, each.name) for each in fields(Deployment)}
     given = {name: value for name, value in given.items() if value is not None}
     if options.config is None and not options.settings:
         return Deployment(**given)
     from steelyard.config import BrokerConfig, NameserverConfig
+    from steelyard.servers.deployment import broker_settings
     from steelyard.settings import build
 
-    broker = values(options, "broker", BrokerConfig)
-    for name in FROM_UP:
-        if name in broker:
-            text = f"{name} cannot be set here: `steelyard up` gives each broker its own"
-            raise ConfigError(text)
-    build(BrokerConfig, broker)
+    broker_settings(values(options, "broker", BrokerConfig))
     build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
     return build(Deployment, _from_file(options, "up", Deployment) | given)
 

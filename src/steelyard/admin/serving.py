@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
-    from steelyard.servers.server import Server
+    from steelyard.servers.server import LocalServer
+
+STDIN = 0
+"""The descriptor of standard input, which may not be open."""
 
 REGISTER_SECONDS = 5.0
 """How long a broker waits for its nameserver before it says that it is ready all the same."""
@@ -36,6 +39,8 @@ def run_up(options: argparse.Namespace) -> int:
 
     supervisor = Supervisor(server_options.layout(options), *server_options.passed_on(options))
     with supervisor.signals(), supervisor:
+        if options.until_stdin_closes:
+            supervisor.watch(STDIN)
         ready = supervisor.start()
         if ready is None:
             return 0
@@ -107,7 +112,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     )
     refusal = server.driver.ask(AwaitRefusal())
     waits: list[asyncio.Future[object]] = [
-        asyncio.ensure_future(_known(server, config.name, nameservers)),
+        asyncio.ensure_future(server.known(config.name, nameservers)),
         asyncio.ensure_future(stop.wait()),
     ]
     done, _ = await asyncio.wait(
@@ -132,23 +137,13 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     return code
 
 
-async def _stop_refused(server: Server, refusal: asyncio.Future[object]) -> None:
+async def _stop_refused(server: LocalServer, refusal: asyncio.Future[object]) -> None:
     """Where another broker has what is ours: stop, and raise the ConfigError that says so."""
     if refusal.done() and not refusal.cancelled():
         error = refusal.exception()
         if isinstance(error, ConfigError):
             await server.stop()
             raise error
-
-
-async def _known(server: Server, name: str, nameservers: tuple[str, ...]) -> None:
-    """Wait until clients of either dialect find the broker."""
-    from steelyard.nodes.broker.node import KafkaReady
-    from steelyard.servers.server import registered
-
-    await registered(name, server.address, nameservers)
-    if server.kafka:
-        await server.driver.ask(KafkaReady())
 
 
 async def _end_of_input() -> None:
@@ -168,7 +163,7 @@ def _report(*, address: str = "", kafka: str = "", error: str = "") -> None:
     _say(report_line(address=address, kafka=kafka, error=error))
 
 
-def _say_ready(options: argparse.Namespace, kind: str, server: Server) -> None:
+def _say_ready(options: argparse.Namespace, kind: str, server: LocalServer) -> None:
     if options.json:
         _say(json.dumps({kind: server.address} | ({"kafka": server.kafka} if server.kafka else {})))
     else:

@@ -52,6 +52,13 @@ class Background:
             raise RuntimeError("a blocking call in the event loop's own thread would never return")
         return asyncio.run_coroutine_threadsafe(main, self.loop).result(timeout_seconds)
 
+    def stop(self) -> None:
+        """Stop the loop and wait until its thread has ended."""
+        self.wait(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
 
 _backgrounds: WeakSet[Background] = WeakSet()
 _lock = threading.Lock()

@@ -121,6 +121,11 @@ class Child:
         """
         return None if self._process is None else self._process.poll()
 
+    def wait(self) -> int:
+        """Wait until the process has ended; return its exit code. Call `finish` then."""
+        assert self._process is not None
+        return self._process.wait()
+
     def finish(self) -> None:
         """Read the remaining output of the ended process, and close the pipes."""
         process, self._process = self._process, None
@@ -162,8 +167,12 @@ class Child:
             self._process.stdin.close()
 
     def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if there is one."""
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(number)
 
     @property
     def last_words(self) -> str:

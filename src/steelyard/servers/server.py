@@ -31,7 +31,7 @@ _log = logger("steelyard.server")
 
 
 @dataclass(slots=True)
-class Server:
+class LocalServer:
     """A running server: its addresses, and how to stop it."""
 
     address: str
@@ -54,6 +54,22 @@ class Server:
         await self.driver.close()
         self.after()
 
+    async def kill(self) -> None:
+        """Stop as a killed process does: connections are cut, and the node does nothing more.
+
+        What it has written, the kernel has.
+        """
+        await self.driver.close(timeout_seconds=0)
+        self.after()
+
+    async def known(self, name: str, nameservers: tuple[str, ...]) -> None:
+        """Wait until clients of either dialect find this broker."""
+        from steelyard.nodes.broker.node import KafkaReady
+
+        await registered(name, self.address, nameservers)
+        if self.kafka:
+            await self.driver.ask(KafkaReady())
+
 
 async def serve_nameserver(
     host: str = "127.0.0.1",
@@ -61,7 +77,7 @@ async def serve_nameserver(
     *,
     config: NameserverConfig | None = None,
     listener: socket.socket | None = None,
-) -> Server:
+) -> LocalServer:
     """Start a nameserver. Port 0 picks a free one. Raises ConfigError if it cannot listen."""
     from steelyard.nodes.nameserver import NameserverNode
 
@@ -78,7 +94,7 @@ async def serve_nameserver(
         connections_per_ip_max=config.max_connections_per_ip,
         signs=Signs("a RocketMQ nameserver"),
     )
-    return Server(advertised(host, listener), driver)
+    return LocalServer(advertised(host, listener), driver)
 
 
 async def serve_broker(
@@ -90,7 +106,7 @@ async def serve_broker(
     config: BrokerConfig | None = None,
     kafka_port: int | None = None,
     kafka_advertise: str | None = None,
-) -> Server:
+) -> LocalServer:
     """Start a broker on the directory `data`.
 
     The addresses in `config` are replaced by those it listens on. `kafka_port`: of the Kafka
@@ -153,7 +169,7 @@ async def serve_broker(
             connections_per_ip_max=settings.max_connections_per_ip,
             signs=Signs(f"the Kafka port of {config.name}", kafka, address),
         )
-    return Server(address, driver, kafka, Stop(), disk.close)
+    return LocalServer(address, driver, kafka, Stop(), disk.close)
 
 
 def _opened(store: Store, data: str) -> Recovery:

@@ -1,11 +1,7 @@
 """`steelyard up`: a nameserver and brokers as separate processes, restarted when they end.
 
 - One thread, one `selectors` loop, no asyncio: a supervisor that does little is small and reliable.
-- The nameserver's listening socket is opened here and passed to its process: brokers may connect
-  before it has loaded, and clients that connect during a restart wait some hundred milliseconds
-  instead of being refused. The ports of brokers are only reserved here (`Reservation`): clients of
-  a dead broker are refused at once, so that they use another, and the broker gets the same ports
-  again, even ones picked automatically.
+- Every server keeps its ports across restarts (`deployment`).
 - A server that fails before all were ready for the first time stops everything: the cause is a
   setting.
 - Afterwards `lifecycle` determines when a server that ended is restarted. One that is given up
@@ -30,11 +26,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Self
 
-from steelyard.driver.listening import Reservation, advertised, bind
 from steelyard.errors import ConfigError, SteelyardError
-from steelyard.servers.children import Child, how_it_ended
+from steelyard.servers.children import READ_BYTES, Child, how_it_ended
+from steelyard.servers.deployment import Deployment, Placement
 from steelyard.servers.lifecycle import (
-    RESTARTS_MAX,
     SLOW_START_SECONDS,
     Lifecycle,
     RestartPolicy,
@@ -44,39 +39,7 @@ from steelyard.servers.lifecycle import (
 CHILD_STOP_SECONDS = 15.0
 """Time for a server to stop before it is killed."""
 
-BROKERS_MAX = 26
-"""broker-a .. broker-z."""
-
-PORT_STEP = 10
-"""Distance between the ports of neighbouring brokers.
-
-RocketMQ also uses the two below and the one above.
-"""
-
 RESTARTS_MAX_LIMIT = 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """What `steelyard up` starts, and where."""
-
-    brokers: int = 1
-    """Number of brokers, 1 to 26."""
-    data: str = "steelyard-data"
-    """Directory with a subdirectory for each broker."""
-    host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0: all."""
-    nameserver_port: int = 9876
-    """Port of the nameserver; 0 picks a free one."""
-    broker_port: int = 10911
-    """Port of the first broker; the others follow in steps of 10. 0 picks a free one for each."""
-    kafka_port: int | None = None
-    """Port of the first broker's Kafka listener; the others follow.
-
-    0 picks a free one for each; without it there are none.
-    """
-    restarts_max: int = RESTARTS_MAX
-    """A server is given up after so many restarts in a row; 0: never restarted."""
 
 
 @dataclass(slots=True)
@@ -96,10 +59,6 @@ class _Server:
         return self.life.state is ServerState.GIVEN_UP
 
 
-def broker_name(position: int) -> str:
-    return f"broker-{chr(ord('a') + position)}"
-
-
 class Supervisor:
     """`with supervisor.signals(), supervisor:` around `start`, then `wait`.
 
@@ -113,20 +72,6 @@ class Supervisor:
         nameserver_options: Sequence[str] = (),
     ) -> None:
         """`options`, `nameserver_options`: further options of the processes."""
-        if not 1 <= layout.brokers <= BROKERS_MAX:
-            raise ConfigError(f"brokers is {layout.brokers}; it must be 1 to {BROKERS_MAX}")
-        last_port = layout.broker_port + PORT_STEP * (layout.brokers - 1)
-        if not 0 <= layout.broker_port <= last_port <= 65_535:
-            raise ConfigError(
-                f"broker port {layout.broker_port} is out of range for {layout.brokers} brokers;"
-                " ports go up to 65535"
-            )
-        kafka_port = layout.kafka_port
-        if kafka_port is not None and not 0 <= kafka_port <= 65_536 - layout.brokers:
-            raise ConfigError(
-                f"Kafka port {kafka_port} is out of range for {layout.brokers} brokers;"
-                " ports go up to 65535"
-            )
         if not 0 <= layout.restarts_max <= RESTARTS_MAX_LIMIT:
             raise ConfigError(
                 f"restarts_max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
@@ -134,11 +79,11 @@ class Supervisor:
         self._layout = layout
         self._options, self._nameserver_options = options, nameserver_options
         self._selector = selectors.DefaultSelector()
-        self._listener: socket.socket | None = None
-        self._reservations: list[Reservation] = []
+        self._placement: Placement | None = None
         self._servers: list[_Server] = []
         self._is_starting = True
         self._is_signalled = False
+        self._lifeline = -1
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -152,10 +97,8 @@ class Supervisor:
         self._stop([server for server in self._servers if not server.is_nameserver])
         self._stop([server for server in self._servers if server.is_nameserver])
         self._selector.close()
-        if self._listener is not None:
-            self._listener.close()
-        for reservation in self._reservations:
-            reservation.close()
+        if self._placement is not None:
+            self._placement.close()
 
     def start(self) -> dict[str, object] | None:
         """Start everything; return the addresses for clients, as printed by `up --json`.
@@ -163,11 +106,11 @@ class Supervisor:
         None if a signal to stop arrived before. Raises SteelyardError if a server does not start.
         """
         layout = self._layout
-        self._listener = bind(layout.host, layout.nameserver_port)
-        nameserver = advertised(layout.host, self._listener)
-        self._add_nameserver(self._listener)
-        for position in range(layout.brokers):
-            self._add_broker(position, nameserver)
+        placement = Placement(layout, _pass_on, self._options, self._nameserver_options)
+        self._placement = placement
+        self._add(placement.nameserver, True)
+        for child in placement.brokers.values():
+            self._add(child, False)
         for server in self._servers:
             self._spawn(server, time.monotonic())
         while not all(server.is_ready for server in self._servers):
@@ -175,13 +118,12 @@ class Supervisor:
                 return None
             self._turn()
         self._is_starting = False
-        brokers = [server.child for server in self._servers if not server.is_nameserver]
         ready: dict[str, object] = {
-            "nameserver": nameserver,
-            "brokers": {broker.name: broker.address for broker in brokers},
+            "nameserver": placement.address,
+            "brokers": {name: broker.address for name, broker in placement.brokers.items()},
         }
         if layout.kafka_port is not None:
-            ready["kafka"] = ",".join([broker.kafka for broker in brokers])
+            ready["kafka"] = placement.kafka
         return ready
 
     def wait(self) -> int:
@@ -228,49 +170,34 @@ class Supervisor:
                 for number, handler in former.items():
                     signal.signal(number, handler)
 
-    # -- what there is ---------------------------------------------------------------------------
+    def watch(self, pipe: int) -> None:
+        """End `start` and `wait` also when this pipe is closed at its other end.
 
-    def _add_nameserver(self, listener: socket.socket) -> None:
-        port = listener.getsockname()[1]
-        arguments = ["nameserver", "--host", self._layout.host, "--port", str(port)]
-        arguments += self._nameserver_options
-        self._add(Child("the nameserver", arguments, _pass_on, listener.fileno()), True)
-
-    def _add_broker(self, position: int, nameserver: str) -> None:
-        layout = self._layout
-        name = broker_name(position)
-        port = layout.broker_port + PORT_STEP * position if layout.broker_port else 0
-        arguments = ["broker", "--name", name]
-        arguments += ["--data", os.path.abspath(os.path.join(layout.data, name))]
-        arguments += ["--host", layout.host, "--port", self._reserve(name, port)]
-        arguments += ["--nameserver", nameserver]
-        if layout.kafka_port is not None:
-            kafka_port = layout.kafka_port + position if layout.kafka_port else 0
-            arguments += ["--kafka-port", self._reserve(name, kafka_port)]
-            arguments += ["--node-id", str(position + 1)]
-            names = map(broker_name, range(layout.brokers))
-            arguments += ["--kafka-brokers", ",".join(names)]
-        self._add(Child(name, [*arguments, *self._options], _pass_on), False)
-
-    def _reserve(self, name: str, port: int) -> str:
+        What comes through it is ignored. Raises ConfigError if it is not a pipe.
+        """
         try:
-            reservation = Reservation(self._layout.host, port)
-        except ConfigError as error:
-            raise ConfigError(f"{name}: {error}") from None
-        self._reservations.append(reservation)
-        return str(reservation.port)
+            self._selector.register(pipe, selectors.EVENT_READ, None)
+        except OSError:  # a regular file, which always can be read
+            raise ConfigError(
+                "--until-stdin-closes needs a pipe as standard input, which its starter keeps open"
+            ) from None
+        self._lifeline = pipe
+
+    # -- the loop --------------------------------------------------------------------------------
 
     def _add(self, child: Child, is_nameserver: bool) -> None:
         policy = RestartPolicy(restarts_max=self._layout.restarts_max)
         self._servers.append(_Server(child, Lifecycle(policy), is_nameserver))
 
-    # -- the loop --------------------------------------------------------------------------------
-
     def _turn(self, until: float = math.inf) -> None:
         """Wait until something happens, `until` at most, and act on it."""
         pause = min([until, *(server.life.due_at for server in self._servers)]) - time.monotonic()
         for key, _ in self._selector.select(None if pause == math.inf else max(0.0, pause)):
-            if key.data is None:
+            if key.fd == self._lifeline:
+                if not os.read(key.fd, READ_BYTES):
+                    self._selector.unregister(key.fd)
+                    self._is_signalled = True
+            elif key.data is None:
                 with suppress(BlockingIOError):
                     self._wakeups.recv(4096)
             else:
@@ -339,8 +266,8 @@ class Supervisor:
         if pause is not None:
             _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
-        if server.is_nameserver and self._listener is not None:
-            self._listener.close()  # so that one can be started by hand
+        if server.is_nameserver and self._placement is not None:
+            self._placement.release_nameserver()  # so that one can be started by hand
         in_row = server.life.in_row
         times = f", for the {_ordinal(in_row)} time in a row," if in_row > 1 else ""
         _say(

@@ -31,12 +31,12 @@ SPARK = "4.2.0"
 
 def jars(profile: str, version: str) -> Path:
     """The folder with the jars of one profile of `java/pom.xml`: clients, server (with the tools) or spark. Raises Missing."""
-    _need("java", "javac", "mvn")
+    need("java", "javac", "mvn")
     pom = HERE / "java" / "pom.xml"
     option = "spark.version" if profile == "spark" else "kafka.version"
 
     def fetch(folder: Path) -> None:
-        _call(
+        call(
             [
                 *("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
                 *("-P", profile, f"-D{option}={version}", "-DincludeScope=runtime"),
@@ -45,7 +45,7 @@ def jars(profile: str, version: str) -> Path:
             f"Maven cannot fetch the jars of {profile} {version}",
         )
 
-    return _made(f"{profile}-{version}", [pom], fetch)
+    return made(f"{profile}-{version}", [pom], fetch)
 
 
 def java_classes(version: str) -> str:
@@ -54,7 +54,7 @@ def java_classes(version: str) -> str:
     sources = [*sorted((HERE / "java").glob("*.java")), HERE.parent / "java" / "Json.java"]
 
     def compile_all(folder: Path) -> None:
-        _call(
+        call(
             [
                 *("javac", "-nowarn", "--release", "11", "-encoding", "UTF-8", "-d", str(folder)),
                 *("-cp", f"{library}/*", *map(str, sources)),
@@ -62,40 +62,40 @@ def java_classes(version: str) -> str:
             f"the Java programs do not compile against kafka-clients {version}",
         )
 
-    return f"{_made(f'classes-{version}', sources, compile_all)}:{library}/*"
+    return f"{made(f'classes-{version}', sources, compile_all)}:{library}/*"
 
 
 def go_program(name: str, module: Path = HERE / "go") -> Path:
     """The program NAME of a Go module. Raises Missing."""
-    _need("go")
+    need("go")
     shared = HERE.parent / "go" / "listener"
     sources = sorted([*module.glob("go.*"), *module.rglob("*.go"), *shared.iterdir()])
 
     def build(folder: Path) -> None:
-        _call(
+        call(
             ["go", "build", "-o", f"{folder}/", "./..."],
             "the Go programs cannot be built",
             cwd=module,
         )
 
-    return _made("go", sources, build) / name
+    return made("go", sources, build) / name
 
 
 def node_program() -> Path:
     """`js/member.mjs` in a folder with its packages. Raises Missing."""
-    _need("node", "npm")
+    need("node", "npm")
     sources = sorted((HERE / "js").glob("*.*"))
 
     def install(folder: Path) -> None:
         for source in sources:
             shutil.copy(source, folder)
-        _call(
+        call(
             ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"],
             "npm cannot install the packages of js/package.json",
             cwd=folder,
         )
 
-    return _made("js", sources, install) / "member.mjs"
+    return made("js", sources, install) / "member.mjs"
 
 
 def kcat() -> tuple[str, dict[str, str]]:
@@ -103,31 +103,31 @@ def kcat() -> tuple[str, dict[str, str]]:
     found = shutil.which("kcat")
     if found:
         return found, {}
-    _need("apt-get", "dpkg")
+    need("apt-get", "dpkg")
 
     def unpack(folder: Path) -> None:
         packages = ("kcat", "librdkafka1", "libyajl2")
         download = ["apt-get", "download", *packages]
         try:
-            _call(download, "", cwd=folder)
+            call(download, "", cwd=folder)
         except Missing:  # a machine that never asked for the lists
-            _call(["apt-get", "update"], "apt cannot be asked for packages")
-            _call(download, "apt has no kcat", cwd=folder)
+            call(["apt-get", "update"], "apt cannot be asked for packages")
+            call(download, "apt has no kcat", cwd=folder)
         for package in folder.glob("*.deb"):
-            _call(["dpkg", "-x", str(package), str(folder)], f"{package.name} cannot be unpacked")
+            call(["dpkg", "-x", str(package), str(folder)], f"{package.name} cannot be unpacked")
 
-    folder = _made("kcat", [], unpack)
+    folder = made("kcat", [], unpack)
     libraries = {str(library.parent) for library in folder.rglob("*.so.1")}
     return str(folder / "usr/bin/kcat"), {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
 
 
-def _need(*programs: str) -> None:
+def need(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
             raise Missing(f"these peer tests need {program} on the PATH")
 
 
-def _made(name: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
+def made(name: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
     """The folder that `make` fills from these sources; made anew when they change."""
     digest = hashlib.sha256()
     for source in sources:
@@ -154,7 +154,7 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _call(command: list[str], failure: str, cwd: Path = HERE) -> None:
+def call(command: list[str], failure: str, cwd: Path = HERE) -> None:
     """Run a build step; Missing says what it said when it fails."""
     environment: Mapping[str, str] = java_environment()
     try:

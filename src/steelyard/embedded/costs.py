@@ -1,0 +1,117 @@
+"""What rebalances cost, computed from the ledger of running servers without Spark.
+
+The rows are those of `steelyard pipeline ledger` (`spark.ledger`): both pass the ledger's messages
+to `ledger.stream`, with the same delay.
+"""
+
+from __future__ import annotations
+
+import os
+
+from steelyard.client.blocking.admin import Admin
+from steelyard.client.blocking.pull import PullConsumer
+from steelyard.embedded.administrator import administrator
+from steelyard.errors import ConnectError, RouteError
+from steelyard.ledger.events import LEDGER_TOPIC, decode
+from steelyard.ledger.stream import LedgerMessage, Stream
+from steelyard.ledger.tables import Costs, Handoff, Rebalance
+from steelyard.nodes.consumer.remoting.questions import PullStatus
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.names import MASTER_ID
+
+MARKER_GROUP = "STEELYARD_LEDGER_READER"
+"""The group that a reader joins for a moment at each broker."""
+
+DELAY_MS = 10_000
+"""As in `spark.ledger.job`: how long records may come after records of a later time."""
+
+MESSAGES_AT_ONCE = 256
+
+
+class LedgerReader:
+    """Reads the ledgers of all brokers of a nameserver; later calls read only what is new."""
+
+    def __init__(self, nameserver: str) -> None:
+        self._nameserver = nameserver
+        self._messages: list[LedgerMessage] = []
+        self._next: dict[MessageQueue, int] = {}
+
+    def costs(self, group: str | None = None) -> Costs:
+        """Return what all rebalances up to now cost, of one group or all; by group and time.
+
+        Brokers that are down are left out.
+        """
+        with administrator(self._nameserver) as admin:
+            addresses = _broker_addresses(admin)
+            for name in [name for name in addresses if not _has_written(admin, addresses[name])]:
+                del addresses[name]
+            try:
+                queues = [
+                    each for each in admin.queues(LEDGER_TOPIC) if each.broker_name in addresses
+                ]
+            except RouteError:
+                queues = []  # no broker keeps a ledger
+        with PullConsumer(MARKER_GROUP, self._nameserver) as consumer:
+            for queue in queues:
+                self._read(consumer, queue)
+        taken = Stream(DELAY_MS).take(self._messages, lambda _: None)
+        shown = [made for made in taken.rows if made.group != MARKER_GROUP]
+        rows = [made.row for made in shown if group in (None, made.group)]
+        handoffs = [row for row in rows if isinstance(row, Handoff)]
+        rebalances = [row for row in rows if isinstance(row, Rebalance)]
+        return Costs(
+            sorted(
+                handoffs,
+                key=lambda row: (
+                    row.group,
+                    row.first_delivery_ms,
+                    row.broker,
+                    row.topic,
+                    row.queue,
+                ),
+            ),
+            sorted(rebalances, key=lambda row: (row.group, row.started_at)),
+        )
+
+    def _read(self, consumer: PullConsumer, queue: MessageQueue) -> None:
+        end = consumer.max_offset(queue)
+        offset = self._next.get(queue, 0)
+        while offset < end:
+            result = consumer.pull(queue, offset, max_messages=MESSAGES_AT_ONCE)
+            if result.status is PullStatus.FOUND:
+                for message in result.messages:
+                    records = [record.at for record in decode(message.body)]
+                    place = (queue.broker_name, queue.queue_id, message.queue_offset)
+                    if records:
+                        self._messages.append(LedgerMessage(place, max(records), message.body))
+            offset = max(result.next_begin_offset, offset + 1)
+        self._next[queue] = offset
+
+
+def _broker_addresses(admin: Admin) -> dict[str, str]:
+    """Return the masters that the nameserver knows, by name."""
+    table = admin.clusters().broker_addr_table
+    found = {name: table[name].broker_addrs.get(MASTER_ID) for name in sorted(table)}
+    return {name: address for name, address in found.items() if address is not None}
+
+
+def _has_written(admin: Admin, address: str) -> bool:
+    """Have a broker write all that it has recorded up to now; False if it is down.
+
+    Records of members that join are written at once, with all that wait (`nodes.broker.ledger`): so
+    a member joins and leaves.
+    """
+    client = f"ledger-reader@{os.getpid()}"
+    data = HeartbeatData(
+        client_id=client, consumer_data_set=(ConsumerData(MARKER_GROUP, "CONSUME_ACTIVELY"),)
+    )
+    leave = headers.UnregisterClientRequestHeader(client_id=client, consumer_group=MARKER_GROUP)
+    try:
+        admin.ask(address, RequestCode.HEART_BEAT, body=fastjson.write(data))
+        admin.ask(address, RequestCode.UNREGISTER_CLIENT, leave)
+    except ConnectError:
+        return False
+    return True
