@@ -28,7 +28,7 @@ from steelyard import (
     Server,
     SteelyardError,
 )
-from steelyard.embedded.kafka_link import KafkaLink
+from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import CallTimeoutError, ConnectError
 
 
@@ -74,7 +74,7 @@ def test_a_killed_broker_comes_back_with_its_data(server: Server) -> None:
     addresses = server.bootstrap_servers
     server.kill_broker("broker-b")
     with pytest.raises(ConnectError):
-        KafkaLink(addresses.split(",")[1])
+        KafkaConnection(addresses.split(",")[1])
     server.kill_broker("broker-b")  # is down already
     server.restart_broker("broker-b")
     assert server.bootstrap_servers == addresses
@@ -188,7 +188,7 @@ def alone() -> Iterator[Server]:
 def test_a_paused_broker_does_not_answer(alone: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = alone.create_topic("Paused")
     alone.pause_broker()
-    monkeypatch.setattr("steelyard.embedded.kafka_link.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("steelyard.embedded.kafka_connection.TIMEOUT_SECONDS", 0.2)
     with pytest.raises(CallTimeoutError):
         alone._leads(topic, 4)
     alone.resume_broker()

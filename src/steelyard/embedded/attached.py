@@ -14,7 +14,7 @@ from steelyard.client.blocking.admin import Admin
 from steelyard.embedded import groups
 from steelyard.embedded.administrator import administrator
 from steelyard.embedded.costs import LedgerReader
-from steelyard.embedded.kafka_link import KafkaLink
+from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import CallTimeoutError, ConfigError, RouteError
 from steelyard.ledger.tables import Handoff, Rebalance
 from steelyard.wire.kafka.errors import ErrorCode
@@ -91,7 +91,7 @@ class AttachedServer:
             topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
         )
         for address in filter(None, self.bootstrap_servers.split(",")):
-            with KafkaLink(address) as link:
+            with KafkaConnection(address) as link:
                 (found,) = link.call(METADATA, request, MetadataResponse).topics
             leading = [each for each in found.partitions if each.error_code == ErrorCode.NONE]
             if len(leading) != expected:

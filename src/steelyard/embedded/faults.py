@@ -7,7 +7,7 @@ from steelyard.embedded.server import Server
 from steelyard.errors import ConfigError
 
 
-class Faults:
+class ServerFaults:
     """Faults of brokers and groups; `undo` ends those that last."""
 
     def __init__(self, server: AttachedServer) -> None:

@@ -16,7 +16,7 @@ import uuid
 
 from steelyard.checks import unknown
 from steelyard.embedded.administrator import administrator
-from steelyard.embedded.kafka_link import KafkaLink, check_code
+from steelyard.embedded.kafka_connection import KafkaConnection, check_code
 from steelyard.errors import ArgumentError, BrokerError, RouteError
 from steelyard.groups.kafka.report import KafkaGroupMember, KafkaGroupReport
 from steelyard.wire.kafka.errors import ErrorCode
@@ -117,16 +117,16 @@ def _kafka_group(nameserver: str, bootstrap: str, group: str) -> KafkaGroupRepor
     return report if report.members else None
 
 
-def _coordinator(bootstrap: str, group: str) -> KafkaLink:
-    with KafkaLink(bootstrap.partition(",")[0]) as link:
+def _coordinator(bootstrap: str, group: str) -> KafkaConnection:
+    with KafkaConnection(bootstrap.partition(",")[0]) as link:
         asked = FindCoordinatorRequest(coordinator_keys=(group,))
         (found,) = link.call(FIND_COORDINATOR, asked, FindCoordinatorResponse).coordinators
     check_code(found.error_code, f"FindCoordinator for group {group}")
-    return KafkaLink(f"{found.host}:{found.port}")
+    return KafkaConnection(f"{found.host}:{found.port}")
 
 
 def _heartbeat(
-    link: KafkaLink, group: str, member_id: str, epoch: int, *, instance_id: str | None = None
+    link: KafkaConnection, group: str, member_id: str, epoch: int, *, instance_id: str | None = None
 ) -> None:
     is_first = epoch == JOINS
     request = ConsumerGroupHeartbeatRequest(
@@ -142,7 +142,7 @@ def _heartbeat(
     check_code(reply.error_code, f"ConsumerGroupHeartbeat of group {group}")
 
 
-def _leave(link: KafkaLink, group: str, member: MemberIdentity) -> None:
+def _leave(link: KafkaConnection, group: str, member: MemberIdentity) -> None:
     request = LeaveGroupRequest(group_id=group, members=(member,))
     reply = link.call(LEAVE_GROUP, request, LeaveGroupResponse)
     for code in (reply.error_code, *(each.error_code for each in reply.members)):

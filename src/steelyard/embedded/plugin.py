@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from steelyard.embedded.attached import AttachedServer
-    from steelyard.embedded.faults import Faults
+    from steelyard.embedded.faults import ServerFaults
 
 SESSION, WORKER = "session", "worker"
 
@@ -105,14 +105,14 @@ def rocketmq_nameserver(steelyard_server: AttachedServer) -> str:
 
 
 @pytest.fixture
-def steelyard_faults(steelyard_server: AttachedServer) -> Iterator[Faults]:
+def steelyard_faults(steelyard_server: AttachedServer) -> Iterator[ServerFaults]:
     """Faults for this test: `kill`, `pause`, `slow`, `lose_member`, `force_rebalance`.
 
     Brokers that are down, paused or slow at its end are restarted or resumed.
     """
-    from steelyard.embedded.faults import Faults
+    from steelyard.embedded.faults import ServerFaults
 
-    faults = Faults(steelyard_server)
+    faults = ServerFaults(steelyard_server)
     yield faults
     faults.undo()
 

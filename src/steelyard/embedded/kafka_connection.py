@@ -23,7 +23,7 @@ CLIENT_ID = "steelyard-server"
 M = TypeVar("M", bound=ApiMessage)
 
 
-class KafkaLink:
+class KafkaConnection:
     """A connection to `address`, host:port; a context manager.
 
     Raises ConnectError if nothing listens there.
