@@ -43,7 +43,8 @@ class Accepting:
     def __init__(self, descriptors_max: int, log: logging.Logger) -> None:
         self._descriptors_max = descriptors_max
         self._log = log
-        self._listeners: list[Listening] = []
+        self.listeners: list[Listening] = []
+        """All that were added; others only read it."""
         self._tell_at: int | None = None
         self._reason = ""
         self._untold = 0
@@ -54,7 +55,7 @@ class Accepting:
         """Silent connections closed to make room so far."""
 
     def add(self, listening: Listening) -> None:
-        self._listeners.append(listening)
+        self.listeners.append(listening)
 
     def admits(self, wire: Wire, now: int) -> bool:
         """Return whether a new connection may stay. It counts until `closed`."""
@@ -69,9 +70,7 @@ class Accepting:
             if not self._make_room([listening], now):
                 bound = f"{listening.connections_max} (max.connections)"
                 reason = f"the {listening.name} listener has {bound} connections"
-        elif self.descriptors >= self._descriptors_max and not self._make_room(
-            self._listeners, now
-        ):
+        elif self.descriptors >= self._descriptors_max and not self._make_room(self.listeners, now):
             reason = (
                 f"all {self._descriptors_max} descriptors for connections are in use (ulimit -n)"
             )

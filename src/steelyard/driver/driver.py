@@ -45,6 +45,7 @@ from steelyard.driver.accepting import Accepting, quiet
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.driver.links import UNLIMITED, LinkLimits, Listening, Wire, dialect
 from steelyard.driver.logs import logger
+from steelyard.driver.measuring import Measuring
 from steelyard.driver.probing import probe
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
@@ -63,6 +64,7 @@ from steelyard.nodes.seam import (
     Flushed,
     HandlerError,
     Hang,
+    Measured,
     Node,
     Opened,
     Persist,
@@ -72,6 +74,7 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.types import LogLine
+from steelyard.wire.figures import ProcessFigures
 from steelyard.wire.strangers import Signs, Stranger, named, recognise, refusal
 
 if TYPE_CHECKING:
@@ -110,7 +113,8 @@ _HEAVY = frozenset((Answer, Deliver, Persist))
 class Driver:
     """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
-    `tls`: encrypts dialed links; accepted ones are never encrypted.
+    `tls`: encrypts dialed links; accepted ones are never encrypted. `measures`: pass the node a
+    `Measured` every second.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Driver:
         prepare_flush: Callable[[], Callable[[], None]] | None = None,
         limits: LinkLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        measures: bool = False,
     ) -> None:
         self.node = node
         self.limits = limits or LinkLimits()
@@ -172,6 +177,9 @@ class Driver:
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         self._sweep: asyncio.TimerHandle | None = None
+        self._measuring: Measuring | None = None
+        if measures:
+            self._measuring = Measuring(self._loop, self.accepting, self._failures, self._measured)
         self._perform_other: dict[type, Callable[[Any, int], None]] = {
             Answer: self._answer,
             SetTimer: self._set_timer,
@@ -194,6 +202,8 @@ class Driver:
             self._perform(self.node.start(now), now)
         except Exception as error:
             self._crash("the node could not start", error)
+        if self._measuring is not None and not self._stopped:
+            self._measuring.start()
         self._write_soon()
 
     async def listen(
@@ -244,6 +254,8 @@ class Driver:
         for _, handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        if self._measuring is not None:
+            self._measuring.stop()
         for timer in (self._sweep, self._checking):
             if timer is not None:
                 timer.cancel()
@@ -370,6 +382,9 @@ class Driver:
     def _kept(event: Event) -> object:
         """Return what is remembered of an event: a call may hold much memory."""
         return (Asked, event.call_id, type(event.call)) if isinstance(event, Asked) else event
+
+    def _measured(self, figures: ProcessFigures) -> None:
+        self.handle(Measured(figures))
 
     def post(self, event: Event) -> None:
         """Pass an event to the node soon, from any thread."""
@@ -730,11 +745,11 @@ class Driver:
     def _flush(self, sync: Callable[[], None], tickets: list[int]) -> None:
         if self._stopped:
             return
-        future = self._loop.run_in_executor(self._flusher, sync)
+        future = self._loop.run_in_executor(self._flusher, _timed, sync)
         future.add_done_callback(lambda done: self._flush_done(done, sync, tickets))
 
     def _flush_done(
-        self, done: asyncio.Future[None], sync: Callable[[], None], tickets: list[int]
+        self, done: asyncio.Future[float], sync: Callable[[], None], tickets: list[int]
     ) -> None:
         if done.cancelled() or self._stopped:
             return
@@ -758,9 +773,18 @@ class Driver:
             # more.
             self._crash("the disk failed; the broker is stopped", error)
             return
+        if self._measuring is not None:
+            self._measuring.synced(done.result())
         for ticket in tickets:
             self.handle(Flushed(ticket))
         if self._tickets:
             self._loop.call_soon(self._flush_tickets)
         else:
             self._flushing = False
+
+
+def _timed(sync: Callable[[], None]) -> float:
+    """Sync; return how many seconds that took."""
+    began = time.monotonic()
+    sync()
+    return time.monotonic() - began

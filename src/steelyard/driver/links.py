@@ -106,6 +106,8 @@ class Listening:
     by_ip: dict[str, int] = field(default_factory=dict)
     signs: Signs = field(default_factory=Signs)
     """The responses to clients of other protocols."""
+    received_bytes: int = 0
+    sent_bytes: int = 0
     silent: dict[Wire, int] = field(default_factory=dict)
     """Connections that never sent a whole message, oldest first, with their start times."""
 
@@ -217,6 +219,8 @@ class Wire(asyncio.Protocol):
         """Take bytes that were read before, in order."""
         if self.hung:
             return
+        if self.listening is not None:
+            self.listening.received_bytes += len(data)
         try:
             messages = self.decoder.feed(data)
         except ProtocolError as error:
@@ -333,6 +337,8 @@ class Wire(asyncio.Protocol):
                 self.transport.write(joined(out))
         except OSError as error:  # of a file
             self.cut(str(error))
+        if self.listening is not None:
+            self.listening.sent_bytes += self.out_bytes
         out.clear()
         self.out_bytes = 0
         if self._paused and self._unsent() > self._owner.limits.write_max:

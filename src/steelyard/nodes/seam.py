@@ -16,6 +16,7 @@ Rules that drivers obey:
 - `Deliver` passes messages, or something else that requires action, to the application; `Handled`
   returns the result, once, in any order.
 - `Persist` has no answer. The data persisted last is passed to the node when it is created again.
+- `Measured` comes now and then, if the driver of the node measures: only servers' drivers do.
 - `Asked` delivers a call of the application or an operator; `Answer` returns the result, once.
 """
 
@@ -27,6 +28,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, LogLine, TransactionState
+from steelyard.wire.figures import ProcessFigures
 
 Link = int
 """A connection, numbered by the driver."""
@@ -108,7 +110,13 @@ class Asked(Fact, frozen=True):
     call: object
 
 
-Event = Opened | Refused | Received | Closed | Due | Flushed | Handled | Asked
+class Measured(Fact, frozen=True):
+    """What the driver has measured of its process. A node reports it and decides nothing by it."""
+
+    figures: ProcessFigures
+
+
+Event = Opened | Refused | Received | Closed | Due | Flushed | Handled | Asked | Measured
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):

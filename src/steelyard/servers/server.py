@@ -142,7 +142,11 @@ async def serve_broker(
         recovery = _opened(store, data)
         node = BrokerNode(config, store, random.Random(os.urandom(16)))
         driver = Driver(
-            node, name=config.name, prepare_flush=lambda: store.take_dirty().sync, limits=limits
+            node,
+            name=config.name,
+            prepare_flush=lambda: store.take_dirty().sync,
+            limits=limits,
+            measures=True,
         )
     except (OSError, SteelyardError) as error:
         for listener in listeners:

@@ -12,6 +12,7 @@ starts and stops them, and dispatches events:
 - `Due`: registration, joining, calls, parked pulls, turns, clients, flush, retention, scrubbing,
   the ledger, and the timers of the services.
 - `Flushed`: replies that waited for the disk are sent.
+- `Measured`: kept for the figures that others ask for.
 - `Asked(Stop)`: the ledger is closed, the broker unregisters (2 s at most), the store is closed,
   then `Answer(None)`. From its arrival on, RocketMQ requests get 14 and Kafka requests no answer.
 - `Asked(KafkaReady)`: answered when the Kafka listener has found the other brokers.
@@ -55,6 +56,7 @@ from steelyard.nodes.seam import (
     Flushed,
     HandlerError,
     Link,
+    Measured,
     Opened,
     Received,
     Refused,
@@ -225,6 +227,8 @@ class BrokerNode:
                 self._remoting.flushed()
                 if self._kafka is not None:
                     self._kafka.markings.flushed(now, effects)
+            case Measured(figures):
+                self._parts.statistics.process = figures
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from steelyard.wire.figures import ProcessFigures
 from steelyard.wire.remoting.bodies import BrokerStatsItem
 
 SAMPLES_MAX = 61
@@ -56,6 +57,16 @@ class BrokerStatistics:
         self.got_messages = 0
         self.found = 0
         self.missed = 0
+        self.remoting_requests: dict[int, int] = {}
+        """Requests of RocketMQ's clients that came, by request code; -1 for codes not served."""
+        self.kafka_requests: dict[int, int] = {}
+        """Requests of Kafka's clients that came, by API key."""
+        self.remoting_refused: dict[int, int] = {}
+        """Requests that were refused, by response code."""
+        self.kafka_refused: dict[int, int] = {}
+        """Batches of Kafka's producers that were refused, by error code."""
+        self.process: ProcessFigures | None = None
+        """What the driver has measured last."""
         self._meters: dict[tuple[str, str], Meter] = {}
         self._samples: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=SAMPLES_MAX)
         self.sample(now)

@@ -53,6 +53,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Handled,
     Link,
+    Measured,
     Opened,
     Received,
     Refused,
@@ -117,7 +118,7 @@ class ProducerNode:
                 self._due(key, now, effects)
             case Handled():
                 self._transactions.handled(event, effects)
-            case Opened() | Received() | Flushed():
+            case Opened() | Received() | Flushed() | Measured():
                 pass
             case _:
                 assert_never(event)

@@ -88,6 +88,9 @@ class SteelyardCode(IntEnum):
 
     KAFKA_GROUPS = 9101
     COMMIT_TOGETHER = 9102
+    FIGURES = 9103
+    KAFKA_FIGURES = 9104
+    STORE_TIMES = 9105
 
 
 NAMESERVER_CODES = frozenset(

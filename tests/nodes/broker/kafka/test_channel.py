@@ -34,7 +34,7 @@ class Rig:
         self.effects: list[Effect] = []
         self.released: list[int] = []
         self.channel = RequestChannel(
-            {HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns(), self.release
+            {HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns(), self.release, {}
         )
         self.channel.opened(Peer(LINK, "127.0.0.1:1234", b""))
 

@@ -29,6 +29,7 @@ from steelyard.nodes.broker.kafka.data.list_offsets import ListOffsets
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.produce import Produce
 from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.figures import KafkaFigureHandlers
 from steelyard.nodes.broker.kafka.groups.announcing import Announcing
 from steelyard.nodes.broker.kafka.groups.consumer_groups import ConsumerGroupCalls
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
@@ -171,10 +172,16 @@ class KafkaService:
             DescribeProducers(places, self.producers, self.faults),
         )
         self.channel = RequestChannel(
-            {**self.topology.controlled, **served(serving)}, parts.turns, self._release
+            {**self.topology.controlled, **served(serving)},
+            parts.turns,
+            self._release,
+            parts.statistics.kafka_requests,
         )
         together = CommitsTogether(transactions, cluster, durability, self.faults)
-        self.asked = (*self.topology.asked, self.readers, reports, self.handover, together)
+        figures = KafkaFigureHandlers(
+            parts, cluster, groups, self.coordinator.offsets, self.fetches
+        )
+        self.asked = (*self.topology.asked, self.readers, reports, self.handover, together, figures)
         """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
             self.topology,

@@ -18,6 +18,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import AdminHandlers
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.figures import FigureHandlers
 from steelyard.nodes.broker.remoting.handovers import Handovers
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
 from steelyard.nodes.broker.remoting.progress import ProgressHandlers
@@ -59,6 +60,8 @@ class RemotingService:
         """
         store = parts.store
         self._turns = parts.turns
+        self._requests = parts.statistics.remoting_requests
+        self._refused = parts.statistics.remoting_refused
         self.stopping = False
         self._faults = parts.faults
         self._refusals = Refusals()
@@ -108,6 +111,7 @@ class RemotingService:
             self._queries,
             self.admin,
             ProgressHandlers(parts, self._committed),
+            FigureHandlers(parts, self._committed, self.pulls, self._passed),
         )
         self._handlers: dict[int, Handler] = served((*serving, *others))
 
@@ -131,6 +135,8 @@ class RemotingService:
     def _handle(self, request: RemotingRequest, now: int, effects: list[Effect]) -> None:
         command, link = request.command, request.peer.link
         handler = self._handlers.get(command.code)
+        counts, code = self._requests, -1 if handler is None else command.code
+        counts[code] = counts.get(code, 0) + 1
         answer: _Outcome | Steps[Command | None]
         if handler is None:
             remark = f" request type {command.code} not supported"
@@ -195,6 +201,7 @@ class RemotingService:
                 self._faults.note(f"request {request.command.code} failed: {error}")
             if isinstance(error, DiskFullError):
                 code = ResponseCode.SERVICE_NOT_AVAILABLE
+        self._refused[code] = self._refused.get(code, 0) + 1
         return request.reply(code, str(error))
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:

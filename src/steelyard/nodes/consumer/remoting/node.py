@@ -91,6 +91,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Handled,
     Link,
+    Measured,
     Opened,
     Received,
     Refused,
@@ -216,7 +217,7 @@ class ConsumerNode:
                 lost = self._client.lost(link)
                 self._settle_all(self._peers.calls.closed(event), now, effects)
                 self._client.doubt(lost, now, effects)
-            case Opened() | Received() | Flushed():
+            case Opened() | Received() | Flushed() | Measured():
                 pass
             case _:
                 assert_never(event)

@@ -49,6 +49,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Handled,
     Link,
+    Measured,
     Opened,
     Received,
     Refused,
@@ -125,7 +126,7 @@ class PullerNode:
                 lost = self._client.lost(link)
                 self._settle_all(self._peers.calls.closed(event), now, effects)
                 self._client.doubt(lost, now, effects)
-            case Opened() | Received() | Flushed() | Handled():
+            case Opened() | Received() | Flushed() | Handled() | Measured():
                 pass
             case _:
                 assert_never(event)

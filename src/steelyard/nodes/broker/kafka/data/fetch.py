@@ -133,6 +133,11 @@ class Fetches:
         self._may_answer = WOKEN_MAX
         """How many more may be answered at that time."""
 
+    @property
+    def parked_count(self) -> int:
+        """Return how many fetches wait for records."""
+        return len(self._parked)
+
     # -- requests --------------------------------------------------------------------------------
 
     @serves(FetchRequest)

@@ -69,6 +69,7 @@ class Produce:
         self._writer = parts.writer
         self._durability = parts.durability
         self._faults = faults
+        self._refused = parts.statistics.kafka_refused
 
     @serves(ProduceRequest)
     def produce(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
@@ -139,6 +140,7 @@ class Produce:
         try:
             return self._stored(partition, joined([part.records or b""]), version, now, effects)
         except RequestRefused as refused:
+            self._refused[refused.code] = self._refused.get(refused.code, 0) + 1
             return PartitionProduceResponse(index, refused.code, -1, error_message=refused.text)
         except StorageError as error:
             self._faults.tell(f"{topic}-{index} was not written: {error}", now, effects)

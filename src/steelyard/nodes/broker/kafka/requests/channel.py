@@ -292,11 +292,15 @@ def _answer(call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effec
 class RequestChannel:
     """The open requests of all links; see the module docstring.
 
-    `handlers`: by API key; `release`: called when a request comes behind unanswered ones.
+    `handlers`: by API key; `release`: called when a request comes behind unanswered ones; `counts`:
+    of the requests that came, by API key.
     """
 
-    def __init__(self, handlers: Handlers, turns: Turns, release: Release) -> None:
+    def __init__(
+        self, handlers: Handlers, turns: Turns, release: Release, counts: dict[int, int]
+    ) -> None:
         self._handlers = dict(handlers)
+        self._counts = counts
         self._turns = turns
         self._release = release
         self._software: dict[Link, str] = {}
@@ -327,6 +331,8 @@ class RequestChannel:
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
+        key = request.api.key
+        self._counts[key] = self._counts.get(key, 0) + 1
         waiting = self._waiting.get(link, ())
         if len(self._slots[link]) + len(waiting) >= UNANSWERED_MAX:
             self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
