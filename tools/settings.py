@@ -43,6 +43,7 @@ SECTIONS = (
     ("`[up]`: what `steelyard up` starts", deployment.Deployment, None),
     ("`[nameserver]`", config.NameserverConfig, None),
     ("`[broker]`", config.BrokerConfig, None),
+    ("`[http]`", config.HttpConfig, None),
     ("`ProducerConfig`", config.ProducerConfig, None),
     ("`ConsumerConfig`: `PushConsumer` and `PullConsumer`", config.ConsumerConfig, None),
     (

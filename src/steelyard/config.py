@@ -22,6 +22,7 @@ __all__ = [
     "BrokerConfig",
     "ClientConfig",
     "ConsumerConfig",
+    "HttpConfig",
     "KafkaConfig",
     "KafkaConsumerConfig",
     "LitePullConfig",
@@ -342,6 +343,37 @@ class BrokerConfig:
     """Settings of its log."""
     kafka: KafkaConfig | None = None
     """Settings of the Kafka listener; None for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """The HTTP server beside a cluster: `/metrics`, `/healthz`, `/readyz`."""
+
+    nameservers: tuple[str, ...] = ()
+    """Nameservers of the cluster, `host:port`."""
+    brokers: tuple[str, ...] = ()
+    """Names of brokers that must answer before the cluster is ready, besides those that register.
+
+    `steelyard up` gives the names of all its brokers.
+    """
+    timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 3_000
+    """How long a scrape waits for a broker; one that is slower has `steelyard_broker_up 0`.
+
+    Prometheus waits 10 s by default.
+    """
+    fresh_ms: int = 500
+    """Age up to which what brokers answered before is used again, however many scrape."""
+    queue_series_max: PositiveInt32 = 20_000
+    """Maximum of queues with series of their own, of all brokers together.
+
+    What is beyond, and beyond the next two, is counted in `steelyard_series_left_out`.
+    """
+    group_series_max: PositiveInt32 = 20_000
+    """The same for pairs of a group and a queue or partition."""
+    rebalance_settle_ms: int = 30_000
+    """Age at which a rebalance is counted, so that it is clear what triggered it and what moved."""
+    rebalance_groups_max: PositiveInt32 = 500
+    """Maximum of groups with series about rebalances; those of all others are added up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

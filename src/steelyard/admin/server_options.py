@@ -1,4 +1,4 @@
-"""The options of `steelyard up`, `nameserver` and `broker`, combined with the settings file.
+"""The options of `steelyard up`, `nameserver`, `broker` and `http`, and of the settings file.
 
 Many an option is another way to write a setting: `--flush sync` is `--set flush=sync`. This module
 loads little, as `serving`.
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 
-TABLES = ("up", "nameserver", "broker")
+TABLES = ("up", "nameserver", "broker", "http")
 """Of a settings file: one for each command; the brokers of `up` have that of `broker`."""
+
+HTTP_OF_UP = ("nameservers", "brokers")
+"""Settings that `up` gives to its HTTP server."""
 
 FOR_BOTH = ("max_connections", "max_connections_per_ip")
 """Settings of the brokers of `up` that its nameserver has, too."""
@@ -34,7 +37,7 @@ UP = (
     ("--kafka-port", int, "P", "first broker's Kafka port, the others follow (0: pick free ports); default: Kafka is not served"),
     ("--restarts-max", int, "N", "give up a server after this many restarts in a row (0: never restart); default: 10"),
 )  # fmt: skip
-"""Options of `up`, which are settings of the table [up]."""
+"""Options of `up`, which are settings of the table [up]; so is `--http`."""
 
 BROKER = (
     ("--name", "name", "NAME", "a name unique in the cluster; default: broker-a"),
@@ -88,6 +91,14 @@ def add_up(
         action="store_true",
         help="stop also when standard input, a pipe, is closed: whoever started this has ended",
     )
+    up.add_argument(
+        "--http",
+        dest="http_port",
+        type=int,
+        metavar="P",
+        help="serve metrics and health over HTTP on this port (0: pick a free port); default: not"
+        " served; needs pip install 'steelyard[http]'",
+    )
     _add_serving_options(up)
     _add_broker_options(up)
     return up
@@ -131,6 +142,31 @@ def add_broker(
     return broker
 
 
+def add_http(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    http = commands.add_parser(
+        "http",
+        help="serve a cluster's metrics and health over HTTP",
+        description="Serve /metrics, /healthz and /readyz of a cluster; SIGTERM or Ctrl-C stops it."
+        " `steelyard up --http` starts this, too.",
+    )
+    _add_own_options(http, 9464)
+    option, setting, metavar, _ = BROKER[1]
+    text = "nameservers of the cluster; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876"
+    http.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
+    http.add_argument(
+        "--brokers",
+        action=_Sets,
+        metavar="NAME,NAME",
+        help="names of brokers that must answer before the cluster is ready; default: those that"
+        " are registered",
+    )
+    _add_common_options(http)
+    _add_settings(http, "--set", example="timeout_ms=1000")
+    return http
+
+
 def _add_own_options(parser: argparse.ArgumentParser, port: int) -> None:
     """Options that `up` has not: it passes them to each server."""
     parser.set_defaults(host=HOST)
@@ -145,6 +181,13 @@ def _add_own_options(parser: argparse.ArgumentParser, port: int) -> None:
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
+    _add_common_options(parser)
+    for option, setting, text in BOUNDS:
+        text += "; default: as many as the limit of open files allows"
+        parser.add_argument(option, action=_Sets, dest=setting, metavar="N", help=text)
+
+
+def _add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help=f"address to listen on (0.0.0.0: all); default: {HOST}")
     parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
     parser.add_argument(
@@ -153,12 +196,9 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options take"
-        " precedence",
+        help="TOML file with settings in the tables [up], [nameserver], [broker] and [http];"
+        " options take precedence",
     )
-    for option, setting, text in BOUNDS:
-        text += "; default: as many as the limit of open files allows"
-        parser.add_argument(option, action=_Sets, dest=setting, metavar="N", help=text)
 
 
 def _add_settings(parser: argparse.ArgumentParser, *options: str, example: str) -> None:
@@ -249,17 +289,23 @@ def layout(options: argparse.Namespace) -> Deployment:
     given = {name: value for name, value in given.items() if value is not None}
     if options.config is None and not options.settings:
         return Deployment(**given)
-    from steelyard.config import BrokerConfig, NameserverConfig
+    from steelyard.config import BrokerConfig, HttpConfig, NameserverConfig
     from steelyard.servers.deployment import broker_settings
     from steelyard.settings import build
 
     broker_settings(values(options, "broker", BrokerConfig))
+    http = _from_file(options, "http", HttpConfig)
+    for name in HTTP_OF_UP:
+        if name in http:
+            text = f"{name} cannot be set in [http]: `steelyard up` passes those that it starts"
+            raise ConfigError(text)
+    build(HttpConfig, http)
     build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
     return build(Deployment, _from_file(options, "up", Deployment) | given)
 
 
-def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The options of `up` that each broker has, too, and those that its nameserver has."""
+def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
+    """The options of `up` for each broker, for its nameserver, and for its HTTP server."""
     shared = ["--verbose"] if options.verbose else []
     if options.config is not None:
         shared += ["--config", os.path.abspath(options.config)]
@@ -267,4 +313,4 @@ def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     nameserver = [
         f"--set={each}" for each in options.settings if each.partition("=")[0].strip() in FOR_BOTH
     ]
-    return [*broker, *shared], [*nameserver, *shared]
+    return [*broker, *shared], [*nameserver, *shared], shared

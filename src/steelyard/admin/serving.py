@@ -1,4 +1,4 @@
-"""`steelyard up`, `steelyard nameserver`, `steelyard broker`: servers in the foreground.
+"""`steelyard up`, `nameserver`, `broker` and `http`: servers in the foreground.
 
 Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT. This module
 loads little: `up` starts its servers before it does anything else, and stays small.
@@ -32,6 +32,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     server_options.add_up(commands).set_defaults(run=run_up)
     server_options.add_nameserver(commands).set_defaults(run=run_nameserver)
     server_options.add_broker(commands).set_defaults(run=run_broker)
+    server_options.add_http(commands).set_defaults(run=run_http)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -56,7 +57,8 @@ def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
     assert isinstance(brokers, dict)
     named = ", ".join(f"{name} at {address}" for name, address in brokers.items())
     kafka = f", Kafka at {ready['kafka']}" if "kafka" in ready else ""
-    _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}")
+    http = f", metrics at http://{ready['http']}/metrics" if "http" in ready else ""
+    _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}{http}")
 
 
 def run_nameserver(options: argparse.Namespace) -> int:
@@ -135,6 +137,45 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     await _stop_refused(server, refusal)
     await server.stop()
     return code
+
+
+def run_http(options: argparse.Namespace) -> int:
+    return _run_supervised(options, _serve_http(options))
+
+
+async def _serve_http(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from steelyard.client.settings import nameserver_addresses
+    from steelyard.config import HttpConfig
+    from steelyard.servers.server import stop_signals
+    from steelyard.settings import build
+
+    try:
+        from steelyard.web.serving import HttpServer
+    except ModuleNotFoundError as error:
+        text = f"HTTP needs more packages: pip install 'steelyard[http]' ({error})"
+        raise ConfigError(text) from None
+
+    stop = stop_signals()
+    values: dict[str, Any] = server_options.values(options, "http", HttpConfig)
+    nameservers = nameserver_addresses(values.get("nameservers"))
+    config = build(HttpConfig, {**values, "nameservers": nameservers})
+    async with HttpServer(config, host=options.host, port=options.port) as server:
+        waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended())]
+        if options.supervised:
+            _report(address=server.address)
+            waits.append(asyncio.ensure_future(_end_of_input()))
+        elif options.json:
+            _say(json.dumps({"http": server.address}))
+        else:
+            _say(f"ready: metrics at http://{server.address}/metrics")
+        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in pending:
+            wait.cancel()
+        for wait in done:
+            wait.result()
+    return exits.SUCCESS
 
 
 async def _stop_refused(server: LocalServer, refusal: asyncio.Future[object]) -> None:

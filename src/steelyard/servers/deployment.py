@@ -1,4 +1,4 @@
-"""What is started together: a nameserver and brokers as processes, and the ports that they keep.
+"""What is started together: a nameserver, brokers and an HTTP server, and the ports that they keep.
 
 - The nameserver's listening socket is opened here and passed to its process: brokers may connect
   before it has loaded, and clients that connect during a restart wait some hundred milliseconds
@@ -58,6 +58,8 @@ class Deployment:
 
     0 picks a free one for each; without it there are none.
     """
+    http_port: int | None = None
+    """Port of the HTTP server with metrics and health; 0 picks a free one, None: there is none."""
     restarts_max: int = RESTARTS_MAX
     """A server is given up after so many restarts in a row; 0: never restarted."""
 
@@ -89,6 +91,8 @@ def check_ports(layout: Deployment) -> None:
             f"Kafka port {kafka_port} is out of range for {layout.brokers} brokers;"
             " ports go up to 65535"
         )
+    if layout.http_port is not None and not 0 <= layout.http_port <= 65_535:
+        raise ConfigError(f"HTTP port {layout.http_port} is wrong; ports go up to 65535")
 
 
 def broker_settings(given: Mapping[str, object]) -> Mapping[str, object]:
@@ -107,10 +111,10 @@ def broker_settings(given: Mapping[str, object]) -> Mapping[str, object]:
 class Placement:
     """The processes of a deployment, which are not started yet, and the ports reserved for them.
 
-    `nameserver`, `brokers`: to be started by the caller, the latter by name; `address`: of the
-    nameserver. `pass_on` gets whole lines of their standard error; `options` and
-    `nameserver_options` are further options of their commands. Raises ConfigError if a port is not
-    free. Call `close` after the processes have ended.
+    `nameserver`, `brokers` by name, `http` if wanted: to be started by the caller; `address`: of
+    the nameserver. `pass_on` gets whole lines of their standard error; `options` are further ones
+    of the brokers' commands, and those of the other processes follow. Raises ConfigError if a port
+    is not free. Call `close` after the processes have ended.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Placement:
         pass_on: Callable[[bytes], None],
         options: Sequence[str] = (),
         nameserver_options: Sequence[str] = (),
+        http_options: Sequence[str] = (),
     ) -> None:
         check_ports(layout)
         self._layout = layout
@@ -128,9 +133,12 @@ class Placement:
         self.address = advertised(layout.host, self._listener)
         self.nameserver = self._nameserver(nameserver_options)
         self.brokers: dict[str, Child] = {}
+        self.http: Child | None = None
         try:
             for position, name in enumerate(broker_names(layout)):
                 self.brokers[name] = self._broker(position, name, options)
+            if layout.http_port is not None:
+                self.http = self._http(layout.http_port, http_options)
         except ConfigError:
             self.close()
             raise
@@ -167,6 +175,12 @@ class Placement:
             arguments += ["--kafka-port", self._reserve(name, kafka_port)]
             arguments += ["--node-id", str(position + 1)]
             arguments += ["--kafka-brokers", ",".join(broker_names(layout))]
+        return Child(name, [*arguments, *options], self._pass_on)
+
+    def _http(self, port: int, options: Sequence[str]) -> Child:
+        name = "the HTTP server"
+        arguments = ["http", "--host", self._layout.host, "--port", self._reserve(name, port)]
+        arguments += ["--nameserver", self.address, "--brokers", ",".join(self.brokers)]
         return Child(name, [*arguments, *options], self._pass_on)
 
     def _reserve(self, name: str, port: int) -> str:

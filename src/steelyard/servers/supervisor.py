@@ -1,4 +1,4 @@
-"""`steelyard up`: a nameserver and brokers as separate processes, restarted when they end.
+"""`steelyard up`: a nameserver, brokers and an HTTP server as processes, restarted when they end.
 
 - One thread, one `selectors` loop, no asyncio: a supervisor that does little is small and reliable.
 - Every server keeps its ports across restarts (`deployment`).
@@ -6,7 +6,7 @@
   setting.
 - Afterwards `lifecycle` determines when a server that ended is restarted. One that is given up
   stays down while the others continue; without the nameserver, or without any broker, everything
-  stops.
+  stops. The HTTP server is a client of the others, and none of them needs it.
 - Servers stop when their standard input ends, so that none outlives the supervisor, however that
   ends.
 """
@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from types import FrameType
 from typing import Self
 
@@ -42,13 +43,21 @@ CHILD_STOP_SECONDS = 15.0
 RESTARTS_MAX_LIMIT = 1_000_000
 
 
+class ServerKind(Enum):
+    """What a server is for."""
+
+    NAMESERVER = "nameserver"
+    BROKER = "broker"
+    HTTP = "http"
+
+
 @dataclass(slots=True)
 class _Server:
     """A child, and what is to become of it."""
 
     child: Child
     life: Lifecycle
-    is_nameserver: bool
+    kind: ServerKind
 
     @property
     def is_ready(self) -> bool:
@@ -70,14 +79,16 @@ class Supervisor:
         layout: Deployment,
         options: Sequence[str] = (),
         nameserver_options: Sequence[str] = (),
+        http_options: Sequence[str] = (),
     ) -> None:
-        """`options`, `nameserver_options`: further options of the processes."""
+        """`options`: further ones of the brokers; those of the other processes follow."""
         if not 0 <= layout.restarts_max <= RESTARTS_MAX_LIMIT:
             raise ConfigError(
                 f"restarts_max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
             )
         self._layout = layout
         self._options, self._nameserver_options = options, nameserver_options
+        self._http_options = http_options
         self._selector = selectors.DefaultSelector()
         self._placement: Placement | None = None
         self._servers: list[_Server] = []
@@ -91,11 +102,11 @@ class Supervisor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop all brokers, together, and wait for their end; then the nameserver."""
+        """Stop the HTTP server, then all brokers together, then the nameserver."""
         for server in self._servers:
             server.life.stopped()
-        self._stop([server for server in self._servers if not server.is_nameserver])
-        self._stop([server for server in self._servers if server.is_nameserver])
+        for kind in (ServerKind.HTTP, ServerKind.BROKER, ServerKind.NAMESERVER):
+            self._stop(self._of(kind))
         self._selector.close()
         if self._placement is not None:
             self._placement.close()
@@ -106,11 +117,15 @@ class Supervisor:
         None if a signal to stop arrived before. Raises SteelyardError if a server does not start.
         """
         layout = self._layout
-        placement = Placement(layout, _pass_on, self._options, self._nameserver_options)
+        placement = Placement(
+            layout, _pass_on, self._options, self._nameserver_options, self._http_options
+        )
         self._placement = placement
-        self._add(placement.nameserver, True)
+        self._add(placement.nameserver, ServerKind.NAMESERVER)
         for child in placement.brokers.values():
-            self._add(child, False)
+            self._add(child, ServerKind.BROKER)
+        if placement.http is not None:
+            self._add(placement.http, ServerKind.HTTP)
         for server in self._servers:
             self._spawn(server, time.monotonic())
         while not all(server.is_ready for server in self._servers):
@@ -124,15 +139,17 @@ class Supervisor:
         }
         if layout.kafka_port is not None:
             ready["kafka"] = placement.kafka
+        if placement.http is not None:
+            ready["http"] = placement.http.address
         return ready
 
     def wait(self) -> int:
         """Serve until a signal comes or nothing is left to serve; the exit code."""
         while not self._is_signalled:
-            if all(server.is_given_up for server in self._servers if not server.is_nameserver):
+            if all(server.is_given_up for server in self._of(ServerKind.BROKER)):
                 _say("no broker is left: stopping")
                 break
-            if any(server.is_given_up for server in self._servers if server.is_nameserver):
+            if any(server.is_given_up for server in self._of(ServerKind.NAMESERVER)):
                 _say("clients cannot find brokers without the nameserver: stopping all brokers")
                 break
             self._turn()
@@ -185,9 +202,12 @@ class Supervisor:
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def _add(self, child: Child, is_nameserver: bool) -> None:
+    def _add(self, child: Child, kind: ServerKind) -> None:
         policy = RestartPolicy(restarts_max=self._layout.restarts_max)
-        self._servers.append(_Server(child, Lifecycle(policy), is_nameserver))
+        self._servers.append(_Server(child, Lifecycle(policy), kind))
+
+    def _of(self, kind: ServerKind) -> list[_Server]:
+        return [server for server in self._servers if server.kind is kind]
 
     def _turn(self, until: float = math.inf) -> None:
         """Wait until something happens, `until` at most, and act on it."""
@@ -266,7 +286,7 @@ class Supervisor:
         if pause is not None:
             _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
-        if server.is_nameserver and self._placement is not None:
+        if server.kind is ServerKind.NAMESERVER and self._placement is not None:
             self._placement.release_nameserver()  # so that one can be started by hand
         in_row = server.life.in_row
         times = f", for the {_ordinal(in_row)} time in a row," if in_row > 1 else ""

@@ -130,13 +130,13 @@ class RemotingService:
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
+        counts, code = self._requests, command.code if command.code in self._handlers else -1
+        counts[code] = counts.get(code, 0) + 1
         self._handle(RemotingRequest(command, peer), now, effects)
 
     def _handle(self, request: RemotingRequest, now: int, effects: list[Effect]) -> None:
         command, link = request.command, request.peer.link
         handler = self._handlers.get(command.code)
-        counts, code = self._requests, -1 if handler is None else command.code
-        counts[code] = counts.get(code, 0) + 1
         answer: _Outcome | Steps[Command | None]
         if handler is None:
             remark = f" request type {command.code} not supported"

@@ -1,0 +1,1 @@
+"""The HTTP server beside a cluster, which it asks as any client does: metrics and health."""

@@ -1,0 +1,25 @@
+"""Whether a cluster serves its clients: what `/readyz` says."""
+
+from __future__ import annotations
+
+from steelyard.web.reading import Reading
+
+
+def missing(reading: Reading) -> list[str]:
+    """Return what is missing, one sentence each; empty if every server is there.
+
+    Needed are all nameservers, all brokers that a nameserver lists or the settings name, and each
+    Kafka listener among them.
+    """
+    found = [
+        f"nameserver {address}: {error}" for address, error in reading.nameservers.items() if error
+    ]
+    wanted = [each for each in reading.brokers if each.is_wanted]
+    if not wanted:
+        found.append("no nameserver lists a broker")
+    for each in wanted:
+        if each.error:
+            found.append(f"broker {each.name}: {each.error}")
+        elif each.kafka is not None and not each.kafka.ready:
+            found.append(f"broker {each.name}: does not serve Kafka's clients yet")
+    return found

@@ -1,0 +1,153 @@
+"""What rebalances cost, as counters: from the rows that the ledger computes (`ledger.stream`).
+
+    costs = RebalanceCosts(since, config)
+    costs.take(taken, now)          # what came of some messages of the ledger
+    costs.settle(now)               # also while nothing comes
+    costs.samples()
+
+A row of the ledger is open for half an hour: a repeat may come late, and an earlier event may turn
+out to have been the trigger. A counter can wait that long for nothing, and can take nothing back.
+So a row counts when it has been there for `rebalance_settle_ms`, or is final; what is delivered
+again later is added when it comes. Rebalances that began before `since` were counted by nobody: the
+counters begin with the process, as Prometheus expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from steelyard.config import HttpConfig
+from steelyard.ledger.stream import Taken
+from steelyard.ledger.tables import Handoff, Rebalance
+from steelyard.web import metrics
+from steelyard.web.series import Sample
+from steelyard.wire.figures import Durations
+
+OTHERS = "(others)"
+"""The group of the series that stand for all groups beyond the limit."""
+
+READER_GROUP = "steelyard-metrics"
+"""The group that reads the ledger for this, which does not count."""
+
+Key = tuple[str, ...]
+"""A rebalance, or a queue in one."""
+
+
+class _Repeats(NamedTuple):
+    """Deliveries of a rebalance that were repetitions."""
+
+    redelivered: int = 0
+    reprocessed_min: int = 0
+    reprocessed_max: int = 0
+
+
+class _Open:
+    """A row that is not final."""
+
+    __slots__ = ("counted", "repeats", "row", "since")
+
+    def __init__(self, row: Rebalance | Handoff, since: int) -> None:
+        self.row = row
+        self.since = since
+        self.counted = False
+        self.repeats = _Repeats()
+        """Those that are in the counters."""
+
+
+class RebalanceCosts:
+    """The counters; see the module docstring. Times are in ms since the epoch."""
+
+    def __init__(self, since: int, config: HttpConfig) -> None:
+        self._since = since
+        self._settle_ms = config.rebalance_settle_ms
+        self._groups_max = config.rebalance_groups_max
+        self._groups: set[str] = set()
+        self._open: dict[str, dict[Key, _Open]] = {}
+        """By group."""
+        self._begun: dict[tuple[str, str], int] = {}
+        """By group and trigger."""
+        self._pauses: dict[tuple[str, str], Durations] = {}
+        """By group and what the queue did."""
+        self._repeats: dict[str, _Repeats] = {}
+        self.late = 0
+        """Records that came too late."""
+        self.errors = 0
+        """Failed attempts to read the ledger; whoever reads it adds to them."""
+
+    def take(self, taken: Taken, now: int) -> None:
+        """Take the rows that came of some messages of the ledger."""
+        self.late += taken.late
+        known = {group: self._open.pop(group, {}) for group in sorted(taken.groups)}
+        for group, row, is_open in taken.rows:
+            if not isinstance(row, Rebalance | Handoff) or group == READER_GROUP:
+                continue
+            if self._began(row) < self._since:
+                continue
+            key = _key(row)
+            of_group = known.get(group)
+            one = None if of_group is None else of_group.get(key)
+            if one is None:
+                one = self._open.get(group, {}).pop(key, None) or _Open(row, now)
+            one.row = row
+            if is_open:
+                self._open.setdefault(group, {})[key] = one
+            else:
+                self._count(one)
+        self.settle(now)
+
+    def settle(self, now: int) -> None:
+        """Count the rows that have been there for long enough."""
+        for rows in self._open.values():
+            for one in rows.values():
+                if one.counted or now - one.since >= self._settle_ms:
+                    self._count(one)
+
+    @staticmethod
+    def _began(row: Rebalance | Handoff) -> int:
+        return row.started_at if isinstance(row, Rebalance) else row.first_delivery_ms
+
+    def _count(self, one: _Open) -> None:
+        """Count a row, or what was added to it since it was counted."""
+        row, group = one.row, self._label(one.row.group)
+        if isinstance(row, Handoff):
+            if not one.counted:
+                pauses = self._pauses.setdefault((group, row.kind), Durations())
+                pauses.add(row.pause_ms / 1000)
+        else:
+            if not one.counted:
+                began = group, row.trigger
+                self._begun[began] = self._begun.get(began, 0) + 1
+            now = _Repeats(row.redelivered, row.reprocessed_min, row.reprocessed_max)
+            most = _Repeats(*map(max, now, one.repeats))
+            total = self._repeats.get(group, _Repeats())
+            more = (new - old for new, old in zip(most, one.repeats, strict=True))
+            self._repeats[group] = _Repeats(*map(sum, zip(total, more, strict=True)))
+            one.repeats = most
+        one.counted = True
+
+    def _label(self, group: str) -> str:
+        if group not in self._groups:
+            if len(self._groups) >= self._groups_max:
+                return OTHERS
+            self._groups.add(group)
+        return group
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples of all groups."""
+        for began, count in self._begun.items():
+            yield Sample(metrics.REBALANCES, began, count)
+        for labels, pauses in self._pauses.items():
+            yield Sample(metrics.PAUSE, labels, pauses)
+        for group, repeats in self._repeats.items():
+            yield Sample(metrics.REDELIVERED, (group,), repeats.redelivered)
+            yield Sample(metrics.REPROCESSED_MIN, (group,), repeats.reprocessed_min)
+            yield Sample(metrics.REPROCESSED_MAX, (group,), repeats.reprocessed_max)
+        yield Sample(metrics.LEDGER_LATE, (), self.late)
+        yield Sample(metrics.LEDGER_ERRORS, (), self.errors)
+
+
+def _key(row: Rebalance | Handoff) -> Key:
+    if isinstance(row, Rebalance):
+        return (row.rebalance,)
+    return (row.rebalance, row.topic, row.broker, str(row.queue), row.kind)
