@@ -34,7 +34,8 @@ def run(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[s
 
 ONE_SERVER = """
 import json
-from steelyard import Producer, Server
+import pytest
+from steelyard import Producer, RouteError, Server
 
 def test_an_own_topic(steelyard_topic, rocketmq_nameserver, steelyard_server):
     assert steelyard_topic.startswith("test_an_own_topic-main-")
@@ -48,6 +49,13 @@ def test_that_fails(kafka_bootstrap, steelyard_server, steelyard_topic):
     assert False
 
 def test_faults_are_undone(steelyard_faults):
+    steelyard_faults.slow("broker-b")
+    steelyard_faults.resume("broker-b")
+    steelyard_faults.kill("broker-b")
+    steelyard_faults.restart("broker-b")
+    for fault in (steelyard_faults.lose_member, steelyard_faults.force_rebalance):
+        with pytest.raises(RouteError):
+            fault("nobody")
     steelyard_faults.kill("broker-b")
     steelyard_faults.pause()
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from steelyard.checks import PositiveInt32
@@ -25,10 +26,19 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponse,
 )
 
-TOPIC_SECONDS = 30.0
-"""Time until all clients can find a new topic."""
+KNOWN_SECONDS = 30.0
+"""Time until all clients can find a new broker or topic."""
 
 LOOK_AGAIN_SECONDS = 0.01
+
+
+def _until(look: Callable[[], bool], what: str) -> None:
+    """Wait until that is true. Raises CallTimeoutError, which says what is not known."""
+    deadline = time.monotonic() + KNOWN_SECONDS
+    while not look():
+        if time.monotonic() >= deadline:
+            raise CallTimeoutError(f"{what} was not known everywhere after {KNOWN_SECONDS:.0f} s")
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 @checked
@@ -69,14 +79,31 @@ class AttachedServer:
         """
         with administrator(self.nameserver) as admin:
             expected = len(admin.create_topic(topic, queues=queues)) * queues
-            deadline = time.monotonic() + TOPIC_SECONDS
-            while not (self._has_queues(admin, topic, expected) and self._leads(topic, expected)):
-                if time.monotonic() >= deadline:
-                    raise CallTimeoutError(
-                        f"topic {topic} was not known everywhere after {TOPIC_SECONDS:.0f} s"
-                    )
-                time.sleep(LOOK_AGAIN_SECONDS)
+            _until(
+                lambda: self._has_queues(admin, topic, expected) and self._leads(topic, expected),
+                f"topic {topic}",
+            )
         return topic
+
+    def _await_brokers(self, names: Sequence[str]) -> None:
+        """Wait until RocketMQ clients find these brokers."""
+        with administrator(self.nameserver) as admin:
+            _until(
+                lambda: set(names) <= set(admin.clusters().broker_addr_table),
+                f"each of the brokers {', '.join(names)}",
+            )
+
+    def _await_each_other(self, expected: int) -> None:
+        """Wait until every broker tells Kafka clients of so many brokers."""
+        _until(lambda: self._know_each_other(expected), "each broker")
+
+    def _know_each_other(self, expected: int) -> bool:
+        for address in filter(None, self.bootstrap_servers.split(",")):
+            with KafkaConnection(address) as connection:
+                found = connection.call(METADATA, MetadataRequest(), MetadataResponse).brokers
+            if len(found) != expected:
+                return False
+        return True
 
     @staticmethod
     def _has_queues(admin: Admin, topic: str, expected: int) -> bool:

@@ -56,7 +56,12 @@ class InProcessServers:
     async def _start_all(self) -> None:
         self._nameserver = await serve_nameserver(self._layout.host, 0)
         self.nameserver = self._nameserver.address
-        await asyncio.gather(*map(self._start, self.names))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name in self.names:
+                    tasks.create_task(self._start(name))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     async def _start(self, name: str) -> None:
         position = self.names.index(name)

@@ -1,7 +1,8 @@
 """The pytest plugin, registered by the entry point `pytest11`.
 
 Every run of pytest in an environment with Steelyard imports this module: it loads nothing else of
-Steelyard before one of its fixtures is used, and changes nothing for tests that use none.
+Steelyard before one of its fixtures is used, and changes nothing for tests that use none. It keeps
+to what pytest has had since 6.2.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pluggy import Result
+
     from steelyard.embedded.attached import AttachedServer
     from steelyard.embedded.faults import ServerFaults
 
@@ -22,8 +25,6 @@ SESSION, WORKER = "session", "worker"
 LOG_MAX = 20_000
 """Characters of the server's log that the report of a failed test has."""
 
-_SERVER: pytest.StashKey[AttachedServer] = pytest.StashKey()
-_LOG_START: pytest.StashKey[int] = pytest.StashKey()
 _topic_numbers = count(1)
 
 
@@ -71,7 +72,7 @@ def steelyard_server(
         if _is_shared(config):
             folder = tmp_path_factory.getbasetemp().parent
             shared = SharedServer(folder, brokers, settings)
-            config.stash[_SERVER] = shared
+            config.pluginmanager.register(_LogOfFailures(shared))
             yield shared
             shared.leave()
             return
@@ -80,7 +81,7 @@ def steelyard_server(
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
     with server:
-        config.stash[_SERVER] = server
+        config.pluginmanager.register(_LogOfFailures(server))
         yield server
 
 
@@ -154,22 +155,25 @@ def _settings(config: pytest.Config) -> list[str]:
 # -- the log of failed tests -----------------------------------------------------------------------
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note where the server's log is when a test begins."""
-    server = item.config.stash.get(_SERVER, None)
-    if server is not None:
-        item.stash[_LOG_START] = server.log_size()
+class _LogOfFailures:
+    """Attaches what the server logged during a failed test that uses it; a plugin of the run."""
 
+    def __init__(self, server: AttachedServer) -> None:
+        self._server = server
+        self._start = 0
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach what the server logged during a failed test that uses it."""
-    report = yield
-    if report.failed and "steelyard_server" in getattr(item, "fixturenames", ()):
-        server = item.config.stash.get(_SERVER, None)
-        text = "" if server is None else server.log(item.stash.get(_LOG_START, 0))
-        if text:
-            report.sections.append((f"log of the Steelyard server, {report.when}", text[-LOG_MAX:]))
-    return report
+    def pytest_runtest_setup(self) -> None:
+        """Note where the log is when a test begins."""
+        self._start = self._server.log_size()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, Result[pytest.TestReport], None]:
+        """Add a section to the report of a failure."""
+        report = (yield).get_result()
+        if report.failed and "steelyard_server" in getattr(item, "fixturenames", ()):
+            text = self._server.log(self._start)
+            if text:
+                title = f"log of the Steelyard server, {report.when}"
+                report.sections.append((title, text[-LOG_MAX:]))

@@ -12,6 +12,7 @@ from steelyard.checks import Positive, unknown
 from steelyard.client.arguments import checked
 from steelyard.config import BrokerConfig
 from steelyard.embedded.attached import AttachedServer
+from steelyard.embedded.costs import LedgerReader
 from steelyard.embedded.folder import TemporaryFolder
 from steelyard.embedded.in_process import InProcessServers
 from steelyard.embedded.processes import ServerProcesses
@@ -107,7 +108,9 @@ class Server(AttachedServer):
         self._servers.start()
         self._nameserver = self._servers.nameserver
         self._bootstrap_servers = self._servers.kafka
-        self._ledger = type(self._ledger)(self._nameserver)
+        self._ledger = LedgerReader(self._nameserver)
+        self._await_brokers(self._names)
+        self._await_each_other(len(self._names))
 
     def stop(self) -> None:
         """Stop the servers; `with` calls this. May be called again.
@@ -186,7 +189,9 @@ class Server(AttachedServer):
         One that runs is stopped cleanly before. Returns when clients can use it. Without a name the
         first.
         """
-        self._live().restart(self._known(name))
+        known = self._known(name)
+        self._live().restart(known)
+        self._await_brokers((known,))
 
     def pause_broker(self, name: str | None = None) -> None:
         """Suspend a broker's process (SIGSTOP), until `resume_broker`. Without a name the first.
