@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steelyard.web.exposition import expose
-from steelyard.web.metrics import METRICS, Kind, Metric, page
+from steelyard.web.metrics import METRICS, Metric, MetricKind, page
 from steelyard.web.series import Sample
 from steelyard.wire.figures import DURATION_BOUNDS, Durations
 
@@ -23,8 +23,8 @@ def test_the_page_is_not_stale() -> None:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_names_follow_the_habits(metric: Metric) -> None:
     assert re.fullmatch(r"steelyard_[a-z]+(_[a-z]+)+", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-    assert metric.kind is not Kind.HISTOGRAM or metric.name.endswith("_seconds")
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert metric.kind is not MetricKind.HISTOGRAM or metric.name.endswith("_seconds")
     assert not re.search(r"_(ms|millis|kb|count|bucket|sum)(_|$)", metric.name)
     assert len(set(metric.labels)) == len(metric.labels)
     assert metric.help.endswith((".", "0.", "1."))
@@ -50,7 +50,7 @@ def test_durations_count_into_the_bucket_of_their_upper_bound() -> None:
 
 def test_texts_of_each_kind_and_labels_of_any_text() -> None:
     hostile = 'a"b\\c\nd'
-    gauge = Metric("steelyard_x_bytes", Kind.GAUGE, ("group",), "A gauge.")
+    gauge = Metric("steelyard_x_bytes", MetricKind.GAUGE, ("group",), "A gauge.")
     with pytest.raises(AssertionError, match="steelyard_x_bytes"):
         expose([Sample(gauge, (hostile,), 1)], "")
     members = next(each for each in METRICS if each.name.endswith("kafka_consumer_group_members"))

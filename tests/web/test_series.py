@@ -8,13 +8,13 @@ from steelyard.config import HttpConfig
 from steelyard.web import metrics
 from steelyard.web.health import missing
 from steelyard.web.metrics import Metric
-from steelyard.web.reading import BrokerReading, Reading
+from steelyard.web.reading import BrokerReading, ClusterReading
 from steelyard.web.series import Sample, samples
 from steelyard.wire.figures import (
     BrokerFigures,
-    GroupRow,
+    GroupFigures,
     KafkaFigures,
-    KafkaGroupRow,
+    KafkaGroupFigures,
     OffsetRow,
     PartitionRow,
     QueuePartition,
@@ -25,7 +25,7 @@ NOW = 1_700_000_000_000
 
 
 def figures(
-    name: str, queues: Iterable[QueueRow], groups: Iterable[GroupRow] = ()
+    name: str, queues: Iterable[QueueRow], groups: Iterable[GroupFigures] = ()
 ) -> BrokerFigures:
     return BrokerFigures(
         name=name,
@@ -50,7 +50,7 @@ def figures(
     )
 
 
-def kafka(name: str, *groups: KafkaGroupRow, ready: bool = True) -> KafkaFigures:
+def kafka(name: str, *groups: KafkaGroupFigures, ready: bool = True) -> KafkaFigures:
     partitions = (QueuePartition("T", 0, 4),)
     return KafkaFigures(
         name=name,
@@ -71,7 +71,7 @@ def broker(
 
 
 def found(
-    reading: Reading, metric: Metric, config: HttpConfig | None = None
+    reading: ClusterReading, metric: Metric, config: HttpConfig | None = None
 ) -> dict[tuple[str, ...], object]:
     made: list[Sample] = [*samples(reading, config or HttpConfig())]
     of_metric = [one for one in made if one.metric is metric]
@@ -80,7 +80,9 @@ def found(
 
 
 def test_lags_of_both_dialects() -> None:
-    group = GroupRow("g", 2, (OffsetRow("T", 0, 10, 5, NOW - 2_500), OffsetRow("T", 1, 7, 0, 0)))
+    group = GroupFigures(
+        "g", 2, (OffsetRow("T", 0, 10, 5, NOW - 2_500), OffsetRow("T", 1, 7, 0, 0))
+    )
     a = figures("a", [QueueRow("T", 0, 4, 15, 100)], [group])
     b = figures("b", [QueueRow("T", 0, 20, 30, 100)])
     rows = (
@@ -88,9 +90,9 @@ def test_lags_of_both_dialects() -> None:
         PartitionRow("T", 1, "b", 0, 3),  # deleted up to 20 by retention
         PartitionRow("T", 2, "b", 1, 9),  # nothing is known of its queue
     )
-    theirs = kafka("b", KafkaGroupRow("k", "classic", "Stable", 3, rows))
+    theirs = kafka("b", KafkaGroupFigures("k", "classic", "Stable", 3, rows))
     waiting = {("a", "T", 0, 12): NOW - 700, ("b", "T", 0, 3): NOW - 9_000}
-    reading = Reading({"n": ""}, (broker("a", a), broker("b", b, theirs)), waiting)
+    reading = ClusterReading({"n": ""}, (broker("a", a), broker("b", b, theirs)), waiting)
     assert found(reading, metrics.LAG) == {("a", "g", "T", "0"): 5, ("a", "g", "T", "1"): 0}
     assert found(reading, metrics.LAG_SECONDS) == {
         ("a", "g", "T", "0"): 2.5,
@@ -103,7 +105,7 @@ def test_lags_of_both_dialects() -> None:
 
 
 def test_a_broker_that_does_not_answer_has_one_series() -> None:
-    reading = Reading({"n": "refused"}, (broker("a", None, error="no answer"),), {}, 3)
+    reading = ClusterReading({"n": "refused"}, (broker("a", None, error="no answer"),), {}, 3)
     made = [*samples(reading, HttpConfig())]
     assert [one.metric for one in made if one.labels == ("a",)] == [metrics.BROKER_UP]
     assert found(reading, metrics.BROKER_UP) == {("a",): 0}
@@ -114,7 +116,9 @@ def test_a_broker_that_does_not_answer_has_one_series() -> None:
 def test_what_is_beyond_the_limits_is_counted() -> None:
     queues = [QueueRow(f"T{number}", 0, 0, 1, 1) for number in range(10)]
     offsets = tuple(OffsetRow(f"T{number}", 0, 0, 1, NOW) for number in range(10))
-    reading = Reading({}, (broker("a", figures("a", queues, [GroupRow("g", 1, offsets)])),), {})
+    reading = ClusterReading(
+        {}, (broker("a", figures("a", queues, [GroupFigures("g", 1, offsets)])),), {}
+    )
     limits = HttpConfig(queue_series_max=4, group_series_max=3)
     assert len(found(reading, metrics.END_OFFSET, limits)) == 4
     assert len(found(reading, metrics.LAG, limits)) == 2, "the group itself is one"
@@ -125,8 +129,11 @@ def test_what_is_beyond_the_limits_is_counted() -> None:
 def test_what_is_missing() -> None:
     a, b = figures("a", []), figures("b", [])
     gone = broker("c", None, error="no answer")._replace(is_wanted=False)
-    assert missing(Reading({"n": ""}, (broker("a", a), broker("b", b, kafka("b")), gone), {})) == []
-    reading = Reading(
+    assert (
+        missing(ClusterReading({"n": ""}, (broker("a", a), broker("b", b, kafka("b")), gone), {}))
+        == []
+    )
+    reading = ClusterReading(
         {"n": "", "m": "refused"},
         (broker("a", a), broker("b", b, kafka("b", ready=False)), broker("d", None, error="late")),
         {},
@@ -136,4 +143,4 @@ def test_what_is_missing() -> None:
         "broker b: does not serve Kafka's clients yet",
         "broker d: late",
     ]
-    assert missing(Reading({"n": ""}, (), {})) == ["no nameserver lists a broker"]
+    assert missing(ClusterReading({"n": ""}, (), {})) == ["no nameserver lists a broker"]

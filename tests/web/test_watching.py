@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.web.metrics import METRICS, Kind
+from steelyard.web.metrics import METRICS, MetricKind
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "monitoring/dashboard.json").read_text())
@@ -21,7 +21,7 @@ SERIES = {
     for metric in METRICS
     for name in (
         [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")]
-        if metric.kind is Kind.HISTOGRAM
+        if metric.kind is MetricKind.HISTOGRAM
         else [metric.name]
     )
 }

@@ -43,7 +43,7 @@ CHILD_STOP_SECONDS = 15.0
 RESTARTS_MAX_LIMIT = 1_000_000
 
 
-class ServerKind(Enum):
+class ServerRole(Enum):
     """What a server is for."""
 
     NAMESERVER = "nameserver"
@@ -57,7 +57,7 @@ class _Server:
 
     child: Child
     life: Lifecycle
-    kind: ServerKind
+    kind: ServerRole
 
     @property
     def is_ready(self) -> bool:
@@ -105,7 +105,7 @@ class Supervisor:
         """Stop the HTTP server, then all brokers together, then the nameserver."""
         for server in self._servers:
             server.life.stopped()
-        for kind in (ServerKind.HTTP, ServerKind.BROKER, ServerKind.NAMESERVER):
+        for kind in (ServerRole.HTTP, ServerRole.BROKER, ServerRole.NAMESERVER):
             self._stop(self._of(kind))
         self._selector.close()
         if self._placement is not None:
@@ -121,11 +121,11 @@ class Supervisor:
             layout, _pass_on, self._options, self._nameserver_options, self._http_options
         )
         self._placement = placement
-        self._add(placement.nameserver, ServerKind.NAMESERVER)
+        self._add(placement.nameserver, ServerRole.NAMESERVER)
         for child in placement.brokers.values():
-            self._add(child, ServerKind.BROKER)
+            self._add(child, ServerRole.BROKER)
         if placement.http is not None:
-            self._add(placement.http, ServerKind.HTTP)
+            self._add(placement.http, ServerRole.HTTP)
         for server in self._servers:
             self._spawn(server, time.monotonic())
         while not all(server.is_ready for server in self._servers):
@@ -146,10 +146,10 @@ class Supervisor:
     def wait(self) -> int:
         """Serve until a signal comes or nothing is left to serve; the exit code."""
         while not self._is_signalled:
-            if all(server.is_given_up for server in self._of(ServerKind.BROKER)):
+            if all(server.is_given_up for server in self._of(ServerRole.BROKER)):
                 _say("no broker is left: stopping")
                 break
-            if any(server.is_given_up for server in self._of(ServerKind.NAMESERVER)):
+            if any(server.is_given_up for server in self._of(ServerRole.NAMESERVER)):
                 _say("clients cannot find brokers without the nameserver: stopping all brokers")
                 break
             self._turn()
@@ -202,11 +202,11 @@ class Supervisor:
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def _add(self, child: Child, kind: ServerKind) -> None:
+    def _add(self, child: Child, kind: ServerRole) -> None:
         policy = RestartPolicy(restarts_max=self._layout.restarts_max)
         self._servers.append(_Server(child, Lifecycle(policy), kind))
 
-    def _of(self, kind: ServerKind) -> list[_Server]:
+    def _of(self, kind: ServerRole) -> list[_Server]:
         return [server for server in self._servers if server.kind is kind]
 
     def _turn(self, until: float = math.inf) -> None:
@@ -286,7 +286,7 @@ class Supervisor:
         if pause is not None:
             _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
-        if server.kind is ServerKind.NAMESERVER and self._placement is not None:
+        if server.kind is ServerRole.NAMESERVER and self._placement is not None:
             self._placement.release_nameserver()  # so that one can be started by hand
         in_row = server.life.in_row
         times = f", for the {_ordinal(in_row)} time in a row," if in_row > 1 else ""

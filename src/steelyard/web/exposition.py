@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from steelyard.web.metrics import METRICS, Kind, Metric
+from steelyard.web.metrics import METRICS, Metric, MetricKind
 from steelyard.web.series import Sample
 from steelyard.wire.figures import DURATION_BOUNDS, Durations
 
@@ -42,14 +42,14 @@ class _Scrape:
 
 
 def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for sample in samples:
             assert isinstance(sample.value, Durations)
             buckets = [*zip(_BOUNDS, accumulate(sample.value.counts), strict=True)]
             histogram.add_metric(sample.labels, buckets, sample.value.sum_seconds)
         return histogram
-    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
     family = kind(metric.name, metric.help, labels=metric.labels)
     for sample in samples:
         assert not isinstance(sample.value, Durations)

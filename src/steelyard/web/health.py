@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steelyard.web.reading import Reading
+from steelyard.web.reading import ClusterReading
 
 
-def missing(reading: Reading) -> list[str]:
+def missing(reading: ClusterReading) -> list[str]:
     """Return what is missing, one sentence each; empty if every server is there.
 
     Needed are all nameservers, all brokers that a nameserver lists or the settings name, and each

@@ -13,7 +13,7 @@ from typing import NamedTuple
 PREFIX = "steelyard_"
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -23,25 +23,25 @@ class Metric(NamedTuple):
     """A metric. `name`: as Prometheus stores it, a histogram's without `_bucket`."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     help: str
 
 
-def _metric(kind: Kind, name: str, labels: str, text: str) -> Metric:
+def _metric(kind: MetricKind, name: str, labels: str, text: str) -> Metric:
     return Metric(PREFIX + name, kind, tuple(labels.split()), text)
 
 
 def _gauge(name: str, labels: str, text: str) -> Metric:
-    return _metric(Kind.GAUGE, name, labels, text)
+    return _metric(MetricKind.GAUGE, name, labels, text)
 
 
 def _counter(name: str, labels: str, text: str) -> Metric:
-    return _metric(Kind.COUNTER, f"{name}_total", labels, text)
+    return _metric(MetricKind.COUNTER, f"{name}_total", labels, text)
 
 
 def _histogram(name: str, labels: str, text: str) -> Metric:
-    return _metric(Kind.HISTOGRAM, name, labels, text)
+    return _metric(MetricKind.HISTOGRAM, name, labels, text)
 
 
 # -- the cluster -----------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ Waiting = Mapping[tuple[str, str, int, int], int]
 """When the message at (broker, topic, queue id, offset) was stored, in ms."""
 
 
-class Reading(NamedTuple):
+class ClusterReading(NamedTuple):
     """What a cluster answered. `nameservers`: why each did not, or an empty text.
 
     `waiting`: when the messages were stored that Kafka's groups have not committed. `left_out`:
@@ -87,11 +87,11 @@ class ClusterReader:
         self._admin = admin
         self._config = config
         self._known: dict[str, _Known] = {}
-        self._last: Reading | None = None
+        self._last: ClusterReading | None = None
         self._read_at = 0.0
-        self._reading: asyncio.Task[Reading] | None = None
+        self._reading: asyncio.Task[ClusterReading] | None = None
 
-    async def read(self) -> Reading:
+    async def read(self) -> ClusterReading:
         """Return the cluster's figures, which may be `fresh_ms` old.
 
         Whoever asks while the cluster is being read gets the same result.
@@ -103,7 +103,7 @@ class ClusterReader:
             self._reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._reading)
 
-    async def _read(self) -> Reading:
+    async def _read(self) -> ClusterReading:
         nameservers, listed = await self._listed()
         now = time.monotonic()
         for name, address in listed.items():
@@ -116,7 +116,7 @@ class ClusterReader:
         wanted = {*listed, *self._config.brokers}
         brokers = await asyncio.gather(*(self._broker(name, name in wanted) for name in asked))
         waiting = await self._waiting(brokers)
-        self._last = Reading(nameservers, tuple(brokers), waiting, len(names) - len(asked))
+        self._last = ClusterReading(nameservers, tuple(brokers), waiting, len(names) - len(asked))
         self._read_at = time.monotonic()
         return self._last
 

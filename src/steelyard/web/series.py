@@ -12,7 +12,7 @@ from typing import NamedTuple
 from steelyard.config import HttpConfig
 from steelyard.web import metrics
 from steelyard.web.metrics import Metric
-from steelyard.web.reading import BrokerReading, Reading
+from steelyard.web.reading import BrokerReading, ClusterReading
 from steelyard.wire.figures import (
     BrokerFigures,
     Durations,
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
     value: float | Durations
 
 
-def samples(reading: Reading, config: HttpConfig) -> Iterator[Sample]:
+def samples(reading: ClusterReading, config: HttpConfig) -> Iterator[Sample]:
     """Yield the samples of a cluster, without those of its rebalances."""
     for nameserver, error in reading.nameservers.items():
         yield Sample(metrics.NAMESERVER_UP, (nameserver,), not error)
@@ -130,7 +130,7 @@ def _listener(kafka: KafkaFigures) -> Iterator[Sample]:
 # -- queues and groups: the samples of each row, since the number of rows is limited ---------------
 
 
-def _queues(reading: Reading) -> Iterator[tuple[Sample, ...]]:
+def _queues(reading: ClusterReading) -> Iterator[tuple[Sample, ...]]:
     for each in reading.brokers:
         rows = () if each.figures is None else each.figures.queues
         partitions = {
@@ -150,7 +150,7 @@ def _queue(row: QueueRow, labels: tuple[str, ...]) -> tuple[Sample, ...]:
     )
 
 
-def _groups(reading: Reading) -> Iterator[tuple[Sample, ...]]:
+def _groups(reading: ClusterReading) -> Iterator[tuple[Sample, ...]]:
     queues = {
         (each.name, row.topic, row.queue_id): (row, each.figures.now)
         for each in reading.brokers
@@ -188,7 +188,7 @@ def _partition(
     group: str,
     row: PartitionRow,
     found: tuple[QueueRow, int] | None,
-    reading: Reading,
+    reading: ClusterReading,
 ) -> tuple[Sample, ...]:
     """Return the samples of a group in a partition; no lag while its broker does not answer."""
     labels = (group, row.topic, str(row.partition))

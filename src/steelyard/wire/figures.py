@@ -95,7 +95,7 @@ class OffsetRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waiting_since: int
 
 
-class GroupRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class GroupFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A RocketMQ group: its members at this broker, and where it is in the broker's queues."""
 
     group: str
@@ -129,7 +129,7 @@ class BrokerFigures(msgspec.Struct, frozen=True, kw_only=True):
     disk_free: int
     disk_size: int
     queues: tuple[QueueRow, ...]
-    groups: tuple[GroupRow, ...]
+    groups: tuple[GroupFigures, ...]
     left_out: int
     process: ProcessFigures | None
 
@@ -144,7 +144,7 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offset: int
 
 
-class KafkaGroupRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class KafkaGroupFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A Kafka group. `kind`: classic or consumer; `state`: as in Kafka's ListGroups."""
 
     group: str
@@ -176,7 +176,7 @@ class KafkaFigures(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int]
     parked: dict[str, int]
     partitions: tuple[QueuePartition, ...]
-    groups: tuple[KafkaGroupRow, ...]
+    groups: tuple[KafkaGroupFigures, ...]
     left_out: int
 
 

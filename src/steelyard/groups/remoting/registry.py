@@ -245,6 +245,10 @@ class Registry:
         newest = self.subscriptions(group).get(topic, known)
         return newest.data.sub_version >= version and newest.filter == known.filter
 
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups that have members."""
+        return tuple(self._consumers)
+
     def subscriptions(self, group: str) -> dict[str, TopicSubscription]:
         """Return the newest subscription of any member to each topic."""
         newest: dict[str, TopicSubscription] = {}
@@ -276,6 +280,13 @@ class Registry:
         self._producers.setdefault(group, {})[client.link] = _Producer(client, now)
         links = self._producer_groups.setdefault(client.client_id, {})
         links.setdefault(client.link, set()).add(group)
+
+    def producers_of_all(self) -> dict[str, tuple[tuple[ClientChannel, int], ...]]:
+        """Return the producers of each group, and when each was heard of last."""
+        return {
+            group: tuple((each.client, each.heard_at) for each in producers.values())
+            for group, producers in self._producers.items()
+        }
 
     def producers(self, group: str) -> tuple[ClientChannel, ...]:
         return tuple(p.client for p in self._producers.get(group, {}).values())

@@ -326,6 +326,28 @@ class ProducerConnection(Body, frozen=True):
     connection_set: tuple[Connection, ...]
 
 
+class ProducerInfo(Body, frozen=True):
+    """A producer in `ProducerTable`. `last_update_timestamp`: of its last heartbeat, in ms."""
+
+    client_id: str
+    remote_ip: str = field(name="remoteIP")
+    language: str
+    version: Int
+    last_update_timestamp: Long
+
+
+class ProducerTable(Body, frozen=True):
+    """Response to 328: the producers of each group."""
+
+    data: dict[str, tuple[ProducerInfo, ...]]
+
+
+class CommittedOffsetTable(Body, frozen=True):
+    """Response to 43: the committed offsets by `topic@group` and queue."""
+
+    offset_table: dict[str, dict[int, int]]
+
+
 class QueueTimeSpan(Body, frozen=True):
     """Store times of a queue's first, last and last consumed message, in ms; -1 if there is none.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from tests.nodes.broker.conftest import GROUP, Rig
 from tests.nodes.broker.driver import START, TOPIC
@@ -12,7 +10,6 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     GroupConfigList,
-    KVTable,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicConfig,
@@ -154,29 +151,9 @@ def test_groups_are_configured_kept_and_forgotten(rig: Rig) -> None:
     for clean, code in (("false", 0), ("true", ResponseCode.QUERY_NOT_FOUND)):
         ext = {"groupName": "g", "cleanOffset": clean}
         assert rig.ask(link, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
-        assert groups() == {}
+        known = {} if clean == "true" else {"g": SubscriptionGroupConfig("g")}
+        assert groups() == known, "a group with offsets is there"
         assert rig.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, query).code == code
-
-
-def test_the_running_broker_says_what_mqadmin_prints(rig: Rig) -> None:
-    link = rig.connect()
-    for _ in range(10):
-        rig.send(link, bytes(100))
-    rig.advance(65_000)
-    body = rig.ask(link, RequestCode.GET_BROKER_RUNTIME_INFO).body
-    table = fastjson.read(KVTable, body).table
-    assert json.loads(body) == {"table": table}
-    assert table["brokerVersionDesc"] == "V4_9_8"
-    assert table["brokerActive"] == "true"
-    assert table["runtime"] == "[ 0 days, 0 hours, 1 minutes, 5 seconds ]"
-    assert table["earliestMessageTimeStamp"] == str(START)
-    assert float(table["commitLogDiskRatio"]) >= 0
-    assert int(table["msgPutTotalTodayNow"]) == int(table["putMessageTimesTotal"]) == 11
-    for name in ("putTps", "getTransferedTps", "getTransferredTps", "getTotalTps"):
-        assert len([float(rate) for rate in table[name].split(" ")]) == 3
-    ten_seconds, _, ten_minutes = (float(rate) for rate in table["putTps"].split(" "))
-    assert ten_seconds == 0.0
-    assert ten_minutes == pytest.approx(11 / 65, rel=0.2)
 
 
 def test_settings_are_told_as_properties(rig: Rig) -> None:
@@ -199,6 +176,25 @@ def test_several_topics_and_groups_at_once(rig: Rig) -> None:
     assert rig.ask(link, update, body=groups).code == 0
     body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
     assert list(fastjson.read(SubscriptionGroupTable, body).subscription_group_table) == ["g", "h"]
+
+
+def test_groups_that_nobody_has_configured_are_listed(rig: Rig) -> None:
+    link = rig.connect()
+    rig.ask(link, CREATE, HEADER)
+    rig.beat(link, "c", TOPIC, group="joined")
+    commit = {"consumerGroup": "committed", "topic": TOPIC, "queueId": 0, "commitOffset": 0}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    configured = SubscriptionGroupConfig("joined", retry_max_times=3)
+    rig.ask(link, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=configured)
+    body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+    assert fastjson.read(SubscriptionGroupTable, body).subscription_group_table == {
+        "committed": SubscriptionGroupConfig("committed"),
+        "joined": configured,
+    }
+
+
+def test_there_are_no_unused_topics_to_be_cleaned(rig: Rig) -> None:
+    assert rig.ask(rig.connect(), RequestCode.CLEAN_UNUSED_TOPIC).code == 0
 
 
 def test_topics_of_the_system(rig: Rig) -> None:

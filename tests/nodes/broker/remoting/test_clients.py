@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
-from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.flapping import FLAPS_MIN
@@ -18,6 +18,8 @@ from steelyard.wire.remoting.bodies import (
     ConsumerListBody,
     LockBatchBody,
     LockBatchResponseBody,
+    ProducerInfo,
+    ProducerTable,
     SubscriptionGroupConfig,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -301,3 +303,12 @@ def test_client_that_crashes_in_a_loop_is_told_of(rig: Rig) -> None:
     assert told.startswith(f"group {GROUP}: 10.0.0.1 has joined and gone 3 times")
     joins = [one for one in rig.ledger() if isinstance(one, MemberJoined)]
     assert [one.flaps for one in joins] == [0, 0, 1, 2, 3]
+
+
+def test_producers_of_all_groups(rig: Rig) -> None:
+    link = rig.connect("10.0.0.9:5000")
+    rig.beat(link, "p1", producer="makers")
+    body = rig.ask(link, RequestCode.GET_ALL_PRODUCER_INFO).body
+    info = ProducerInfo("p1", "10.0.0.9:5000", "JAVA", 409, START)
+    assert fastjson.read(ProducerTable, body) == ProducerTable({"makers": (info,)})
+    assert b'"remoteIP":"10.0.0.9:5000"' in body

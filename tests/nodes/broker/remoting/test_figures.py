@@ -13,7 +13,7 @@ from steelyard.wire import figures
 from steelyard.wire.figures import (
     BrokerFigures,
     Durations,
-    GroupRow,
+    GroupFigures,
     OffsetRow,
     ProcessFigures,
     QueueTimes,
@@ -59,7 +59,7 @@ def test_queues_groups_and_counters(rig: Rig) -> None:
     (queue,) = [row for row in found.queues if row.topic == TOPIC]
     assert (queue.queue_id, queue.begin, queue.end) == (0, 0, 5)
     assert queue.size_bytes > 5 * len(b"hello")
-    assert found.groups == (GroupRow(GROUP, 1, (OffsetRow(TOPIC, 0, 2, 3, START + 20),)),)
+    assert found.groups == (GroupFigures(GROUP, 1, (OffsetRow(TOPIC, 0, 2, 3, START + 20),)),)
     assert found.messages_out == 3
     assert found.requests["SEND_MESSAGE_V2"] == 5
     assert found.requests["PULL_MESSAGE"] == 1

@@ -8,6 +8,7 @@ from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.remoting.test_admin import CREATE, HEADER
 
 from steelyard.nodes.broker import statistics
+from steelyard.nodes.broker.remoting import progress
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
@@ -28,6 +29,19 @@ QUEUES = [MessageQueue(TOPIC, "broker-a", number) for number in range(4)]
 def commit(rig: Rig, link: int, offset: int, group: str = GROUP) -> None:
     ext = {"consumerGroup": group, "topic": TOPIC, "queueId": 0, "commitOffset": offset}
     assert rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
+
+
+def test_committed_offsets_of_all_groups(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = rig.connect()
+    rig.ask(link, CREATE, HEADER)
+    for group, offset in (("g", 2), ("h", 3)):
+        commit(rig, link, offset, group)
+    asked = RequestCode.GET_ALL_CONSUMER_OFFSET
+    assert rig.ask(link, asked).body == (
+        b'{"offsetTable":{"%s@g":{0:2},"%s@h":{0:3}}}' % (TOPIC.encode(), TOPIC.encode())
+    )
+    monkeypatch.setattr(progress, "ALL_MAX", 1)
+    assert b"@h" not in rig.ask(link, asked).body
 
 
 def test_how_far_a_group_has_come(rig: Rig) -> None:

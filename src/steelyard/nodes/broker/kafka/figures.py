@@ -18,7 +18,7 @@ from steelyard.wire import figures
 from steelyard.wire.figures import (
     ROWS_MAX,
     KafkaFigures,
-    KafkaGroupRow,
+    KafkaGroupFigures,
     PartitionRow,
     QueuePartition,
 )
@@ -54,7 +54,7 @@ class KafkaFigureHandlers:
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command]:
         partitions = yield from self._partitions()
-        rows: list[KafkaGroupRow] = []
+        rows: list[KafkaGroupFigures] = []
         room, left_out = ROWS_MAX, 0
         for group in sorted(self._groups, key=lambda each: each.group_id):
             if self._cluster.coordinator_of(group.group_id) != self._cluster.node_id:
@@ -66,7 +66,9 @@ class KafkaFigureHandlers:
             left_out += max(0, len(offsets) - room)
             offsets = offsets[:room]
             members = len(group.member_ids())
-            row = KafkaGroupRow(group.group_id, group.kind, group.state, members, tuple(offsets))
+            row = KafkaGroupFigures(
+                group.group_id, group.kind, group.state, members, tuple(offsets)
+            )
             rows.append(row)
             room -= 1 + len(offsets)
             if (ROWS_MAX - room) % STEP_ROWS <= len(offsets):

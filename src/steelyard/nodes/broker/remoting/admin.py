@@ -1,18 +1,19 @@
-"""Operators' requests about topics, groups and the broker itself, except those in `progress`.
+"""Operators' requests about topics, groups and settings; further ones are in `progress`.
 
 | code | request | answer |
 |---|---|---|
 | 17, 18, 215 | create or change one topic, several, delete one | when the nameservers know |
-| 21, 201 | all topics, all groups that were configured | in one piece, which 5.x accepts |
+| 21, 201 | all topics, all groups | in one piece, which 5.x accepts |
 | 351 | one topic's configuration | 17 if it does not exist; no mapping of static topics |
-| 26, 28 | settings as properties, figures of the running broker | |
+| 26 | settings as properties | |
 | 200, 225, 207 | configure a group, several, forget one (and its offsets) | |
 | 202 | how far each queue of a topic reaches | 17 if it does not exist |
 | 305 | topics of the system | |
+| 316 | delete the queues of topics that do not exist any more | nothing is to be done |
 
-clusterList and brokerStatus print the figures (28). 5.x asks for 21 and 201 by pages. Topic
-attributes are kept, because the Kafka listener needs them (18). Ignored: the attributes in 17,
-permissions of the whole broker.
+201 lists groups that were configured, have members, or have committed something. 5.x asks for 21
+and 201 by pages. Topic attributes are kept, because the Kafka listener needs them (18). Ignored:
+the attributes in 17, permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
@@ -25,7 +26,6 @@ from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import RemotingRequest, serves
-from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import MessageQueue
@@ -33,7 +33,6 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
     DataVersion,
     GroupConfigList,
-    KVTable,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicConfig,
@@ -44,11 +43,7 @@ from steelyard.wire.remoting.bodies import (
     TopicStatsTable,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import VERSION, Command
-
-VERSION_NAME = "V4_9_8"
-"""The name of `VERSION` in MQVersion."""
-
+from steelyard.wire.remoting.command import Command
 
 STEP_QUEUES = 500
 """Queues examined in one step of some 4 ms."""
@@ -63,19 +58,15 @@ class AdminHandlers:
         groups: SubscriptionGroups,
         committed: CommittedOffsets,
         pulls: Pulls,
-        passed: PassedOver,
     ) -> None:
         self._config = parts.config
-        self._damage = parts.damage
-        self._passed = passed
-        self._scrubbing = parts.scrubbing
         self._store = parts.store
         self._topics = parts.topics
         self._groups = groups
         self._committed = committed
         self._pulls = pulls
         self._registration = parts.registration
-        self._statistics = parts.statistics
+        self._registry = parts.registry
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -161,6 +152,10 @@ class AdminHandlers:
     def system_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         return request.reply(body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
 
+    @serves(RequestCode.CLEAN_UNUSED_TOPIC)
+    def clean_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
+        return request.reply()
+
     @serves(RequestCode.GET_TOPIC_CONFIG)
     def one_topic(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.TopicRequestHeader)
@@ -212,7 +207,9 @@ class AdminHandlers:
 
     @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def all_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
+        found = {*self._committed.groups(), *self._registry.groups()}
+        table = {group: self._groups.get(group) for group in sorted(found)} | self._groups.all()
+        body = SubscriptionGroupTable(table, self._groups.version)
         return request.reply(body=fastjson.write(body))
 
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
@@ -242,57 +239,6 @@ class AdminHandlers:
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         version = _version_text(self._topics.version)
         return request.reply(ext={"version": version}, body=text.encode())
-
-    @serves(RequestCode.GET_BROKER_RUNTIME_INFO)
-    def runtime_info(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        statistics = self._statistics
-        seconds = (now - statistics.started_at) // 1000
-        minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400
-        average = statistics.put_bytes / statistics.put_messages if statistics.put_messages else 0.0
-        table = {
-            "bootTimestamp": str(statistics.started_at),
-            "brokerActive": "true",
-            "brokerVersion": str(VERSION),
-            "brokerVersionDesc": VERSION_NAME,
-            "commitLogDiskRatio": "0.0",
-            "commitLogMaxOffset": str(statistics.put_bytes),
-            "commitLogMinOffset": "0",
-            "consumeQueueDiskRatio": "0.0",
-            "dispatchBehindBytes": "0",
-            "earliestMessageTimeStamp": str(self._earliest()),
-            "msgGetTotalTodayMorning": "0",
-            "msgGetTotalTodayNow": str(statistics.got_messages),
-            "msgGetTotalYesterdayMorning": "0",
-            "msgPutTotalTodayMorning": "0",
-            "msgPutTotalTodayNow": str(statistics.put_messages),
-            "msgPutTotalYesterdayMorning": "0",
-            "messagesPassedOver": str(self._passed.count),
-            "pageCacheLockTimeMills": "0",
-            "pullThreadPoolQueueHeadWaitTimeMills": "0",
-            "pullThreadPoolQueueSize": str(len(self._pulls.parked)),
-            "putMessageAverageSize": str(average),
-            "putMessageSizeTotal": str(statistics.put_bytes),
-            "putMessageTimesTotal": str(statistics.put_messages),
-            "runtime": (
-                f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
-            ),
-            "sendThreadPoolQueueHeadWaitTimeMills": "0",
-            "sendThreadPoolQueueSize": "0",
-            **statistics.rates(now),
-            **self._damage.runtime_info(),
-            **self._scrubbing.runtime_info(),
-        }
-        return request.reply(body=fastjson.write(KVTable(table)))
-
-    def _earliest(self) -> int:
-        """Return the store time of the oldest message of all queues, -1 without any."""
-        oldest = [
-            log.stored_at(log.min_offset)
-            for topic in self._topics.all()
-            for log in self._store.logs(topic)
-            if log.min_offset < log.max_offset
-        ]
-        return min(oldest, default=-1)
 
 
 def _version_text(version: DataVersion) -> str:

@@ -7,6 +7,7 @@
 | 38 | the members of a group | 1 if there are none |
 | 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
 | 203, 204 | the connections of a consumer, producer group | 206, 1 if there are none |
+| 328 | the producers of all groups | |
 
 A heartbeat notifies those groups that changed, before it is answered or soon (`notifications`). A
 lock may be granted later (`waiting_locks`). Differences from RocketMQ: see
@@ -46,6 +47,8 @@ from steelyard.wire.remoting.bodies import (
     LockBatchBody,
     LockBatchResponseBody,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -211,6 +214,16 @@ class Clients:
         body = ProducerConnection(tuple(_connection(client) for client in producers))
         return request.reply(body=fastjson.write(body))
 
+    @serves(RequestCode.GET_ALL_PRODUCER_INFO)
+    def all_producers(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
+        body = ProducerTable(
+            {
+                group: tuple(_producer(*each) for each in producers)
+                for group, producers in sorted(self._registry.producers_of_all().items())
+            }
+        )
+        return request.reply(body=fastjson.write(body))
+
     # -- locks -----------------------------------------------------------------------------------
 
     @serves(RequestCode.LOCK_BATCH_MQ)
@@ -289,3 +302,7 @@ def _check_consumer(data: ConsumerData) -> None:
 
 def _connection(client: ClientChannel) -> Connection:
     return Connection(client.client_id, client.address, client.language, client.version)
+
+
+def _producer(client: ClientChannel, heard_at: int) -> ProducerInfo:
+    return ProducerInfo(client.client_id, client.address, client.language, client.version, heard_at)

@@ -28,7 +28,7 @@ from steelyard.wire.figures import (
     ROWS_MAX,
     TIMES_MAX,
     BrokerFigures,
-    GroupRow,
+    GroupFigures,
     OffsetRow,
     QueueRow,
     QueueTimes,
@@ -105,9 +105,9 @@ class FigureHandlers:
                 yield
         return rows
 
-    def _groups(self) -> Steps[tuple[list[GroupRow], int]]:
+    def _groups(self) -> Steps[tuple[list[GroupFigures], int]]:
         """Return the groups that have committed something, and how many rows were left out."""
-        rows: list[GroupRow] = []
+        rows: list[GroupFigures] = []
         room, left_out = ROWS_MAX, 0
         for group in self._committed.groups():
             if room <= 0:
@@ -122,7 +122,7 @@ class FigureHandlers:
                     offsets.append(self._offset(log, offset))
                 if len(offsets) % STEP_ROWS == STEP_ROWS - 1:
                     yield
-            rows.append(GroupRow(group, len(self._registry.members(group)), tuple(offsets)))
+            rows.append(GroupFigures(group, len(self._registry.members(group)), tuple(offsets)))
             room -= 1 + len(offsets)
             if len(rows) % STEP_ROWS == 0:
                 yield

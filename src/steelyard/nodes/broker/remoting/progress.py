@@ -2,6 +2,7 @@
 
 | code | request | answer |
 |---|---|---|
+| 43 | committed offsets of all groups | up to `ALL_MAX` |
 | 208 | offsets of a group, in one topic or in all of its own | |
 | 300 | groups that read a topic | |
 | 303 | store times of what a group consumed last, per queue of a topic | 17 without that topic |
@@ -28,6 +29,7 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
     BrokerStatsData,
     BrokerStatsItem,
+    CommittedOffsetTable,
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpans,
@@ -38,6 +40,9 @@ from steelyard.wire.remoting.bodies import (
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.names import GROUP_GET_NUMS, TOPIC_PUT_NUMS
+
+ALL_MAX = 100_000
+"""Most offsets in one answer to 43, which must fit a frame; further ones are left out."""
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
@@ -97,6 +102,23 @@ class ProgressHandlers:
             )
         body = ConsumeStatsList(tuple(listed), self._config.address, total)
         return request.reply(body=fastjson.write(body))
+
+    @serves(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    def all_offsets(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
+        table: dict[str, dict[int, int]] = {}
+        work, left = _Work(), ALL_MAX
+        for group in self._committed.groups():
+            for (topic, queue_id), offset in self._committed.of_group(group).items():
+                left -= 1
+                if left < 0:
+                    break
+                table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+                if work.is_step():
+                    yield
+        body = fastjson.write(CommittedOffsetTable(table), int_keys_quoted=False)
+        return request.reply(body=body)
 
     def _topics_of(self, group: str) -> list[str]:
         read = {topic for topic, _ in self._committed.of_group(group)}

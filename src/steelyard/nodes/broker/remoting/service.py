@@ -29,6 +29,7 @@ from steelyard.nodes.broker.remoting.renewals import Renewals
 from steelyard.nodes.broker.remoting.replies import REPLIES_TIMER, Replies
 from steelyard.nodes.broker.remoting.resets import OffsetResets
 from steelyard.nodes.broker.remoting.retry import Retries
+from steelyard.nodes.broker.remoting.runtime_info import RuntimeInfo
 from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
@@ -95,7 +96,6 @@ class RemotingService:
             self._groups,
             self._committed,
             self.pulls,
-            self._passed,
         )
         serving = (
             sends,
@@ -111,6 +111,7 @@ class RemotingService:
             self._queries,
             self.admin,
             ProgressHandlers(parts, self._committed),
+            RuntimeInfo(parts, self.pulls, self._passed),
             FigureHandlers(parts, self._committed, self.pulls, self._passed),
         )
         self._handlers: dict[int, Handler] = served((*serving, *others))
