@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
@@ -16,6 +17,8 @@ from steelyard.ledger.cost import costs
 from steelyard.ledger.events import LEDGER_TOPIC, Record, decode
 from steelyard.ledger.order import in_order
 from steelyard.ledger.tables import Rebalance
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.message import MessageView
 
 LAG = "steelyard_consumer_group_lag_messages"
 OFFSET = "steelyard_consumer_group_offset"
@@ -96,61 +99,86 @@ def test_the_lag_of_a_rocketmq_group_is_what_was_not_consumed(watched: Watched) 
 
 
 def test_rebalances_are_those_that_the_ledger_tells(watched: Watched) -> None:
+    """One member reads all queues, another joins: what is counted is what the ledger's job finds."""
     nameserver = watched.servers.nameservers
-    taken: list[list[object]] = [[], []]
+    read: list[set[MessageQueue]] = [set(), set()]
 
     def member(number: int) -> PushConsumer:
-        consumer = PushConsumer(
-            "crew", nameserver, taken[number].append, client_id=f"10.0.0.{number}@crew"
-        )
-        return consumer.subscribe("Tasks")
+        def listener(message: MessageView) -> None:
+            read[number].add(message.queue)
 
-    with Producer("makers", nameserver) as producer:
+        client_id = f"10.0.0.{number}@crew"
+        return PushConsumer("crew", nameserver, listener, client_id=client_id).subscribe("Tasks")
 
-        def gets_more(number: int) -> bool:
-            for body in range(16):
-                producer.send("Tasks", b"%d" % body)
-            time.sleep(0.1)  # a rate that leaves the clients and servers in this process some time
-            return bool(taken[number])
-
+    with (
+        Producer("makers", nameserver) as producer,
+        PullConsumer("auditors", nameserver) as auditor,
+    ):
         producer.send("Tasks", b"first")
+
+        def queues() -> set[MessageQueue]:
+            return set(auditor.queues("Tasks"))
+
+        def reads(number: int, count: int) -> bool:
+            """Send to each queue; whether the member has read so many by now."""
+            for queue in sorted(queues()):
+                producer.send("Tasks", b"more", queue=queue)
+            time.sleep(0.1)  # a rate that leaves the clients and servers in this process some time
+            return len(read[number]) >= count
+
+        def agree() -> bool:
+            truth = costs_of(told(auditor, "crew"))
+            return truth["moved"] > 0 and counted(watched, "crew") == truth
+
         with member(0):
-            until(lambda: gets_more(0))
+            until(lambda: reads(0, len(queues())))
             with member(1):
-                until(lambda: gets_more(1))
-            taken[0].clear()
-            until(lambda: gets_more(0))
-            until(lambda: counted(watched, "joined") and counted(watched, "left (unregistered)"))
-    table = told(nameserver, "crew")
-    until(
-        lambda: (
-            {row.trigger: counted(watched, row.trigger) for row in table}
-            == Counter(row.trigger for row in table)
-        )
-    )
+                until(lambda: reads(1, len(queues()) // 2) and agree())
+
+
+def costs_of(table: Sequence[Rebalance]) -> dict[str, float]:
+    """Rebalances by trigger, pauses and repeats, from the ledger's table."""
+    return {
+        **Counter(row.trigger for row in table),
+        "moved": sum(row.queues_moved for row in table),
+        "stalled": sum(row.queues_stalled for row in table),
+        "redelivered": sum(row.redelivered for row in table),
+        "reprocessed_min": sum(row.reprocessed_min for row in table),
+        "reprocessed_max": sum(row.reprocessed_max for row in table),
+    }
+
+
+def counted(watched: Watched, group: str) -> dict[str, float]:
+    """The same from the counters."""
     seen = scrape(watched.http)
-    moved = seen.total(PAUSES, group="crew", kind="moved")
-    assert moved == sum(row.queues_moved for row in table) > 0
-    for name in ("redelivered_messages", "reprocessed_messages_max", "reprocessed_messages_min"):
-        column = name.replace("_messages", "")
-        value = seen.total(f"steelyard_rebalance_{name}_total", group="crew")
-        assert value == sum(getattr(row, column) for row in table)
+    triggers = {
+        dict(labels)["trigger"]: value
+        for (name, labels), value in seen.series.items()
+        if name == "steelyard_rebalances_total" and ("group", group) in labels
+    }
+    repeats = {
+        "redelivered": "redelivered_messages",
+        "reprocessed_min": "reprocessed_messages_min",
+        "reprocessed_max": "reprocessed_messages_max",
+    }
+    return {
+        **triggers,
+        **{kind: seen.total(PAUSES, group=group, kind=kind) for kind in ("moved", "stalled")},
+        **{
+            column: seen.total(f"steelyard_rebalance_{name}_total", group=group)
+            for column, name in repeats.items()
+        },
+    }
 
 
-def counted(watched: Watched, trigger: str) -> float:
-    seen = scrape(watched.http)
-    return seen.total("steelyard_rebalances_total", group="crew", trigger=trigger)
-
-
-def told(nameserver: str, group: str) -> list[Rebalance]:
+def told(consumer: PullConsumer, group: str) -> list[Rebalance]:
     """The rebalances of a group, as the ledger's job computes them from all records."""
     records: list[Record] = []
-    with PullConsumer("auditors", nameserver) as consumer:
-        for queue in consumer.queues(LEDGER_TOPIC):
-            offset = 0
-            while (found := consumer.pull(queue, offset)).messages:
-                records += [one for message in found.messages for one in decode(message.body)]
-                offset = found.next_begin_offset
+    for queue in consumer.queues(LEDGER_TOPIC):
+        offset = 0
+        while (found := consumer.pull(queue, offset)).messages:
+            records += [one for message in found.messages for one in decode(message.body)]
+            offset = found.next_begin_offset
     return [row for row in costs(in_order(records)).rebalances if row.group == group]
 
 
