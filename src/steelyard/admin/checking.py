@@ -57,9 +57,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(options: argparse.Namespace) -> int:
-    report = _Report(as_json=options.json)
+    report = Report(as_json=options.json)
     code = 0
-    for directory in _directories(options.directory):
+    for directory in directories(options.directory):
         disk = LiveDisk(directory)
         try:
             code = max(code, _look_at(directory, Files(disk), options, report))
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _directories(path: str) -> list[str]:
-    """Return the data directory itself, or those of the brokers in it."""
+def directories(path: str) -> list[str]:
+    """Return the data directory itself, or those of the brokers in it. Raises StorageError."""
     if _is_data(path):
         return [path]
     try:
@@ -92,7 +92,7 @@ def _is_data(path: str) -> bool:
     return any(os.path.exists(os.path.join(path, mark)) for mark in _MARKS)
 
 
-def _look_at(directory: str, files: Files, options: argparse.Namespace, report: _Report) -> int:
+def _look_at(directory: str, files: Files, options: argparse.Namespace, report: Report) -> int:
     if options.disown:
         owner = salvage.disown(files)
         report.say(
@@ -104,7 +104,7 @@ def _look_at(directory: str, files: Files, options: argparse.Namespace, report: 
         return 0
     findings: list[check.CheckFinding] = []
     damage = 0
-    for result in _shown(directory, check.check(files)):
+    for result in shown(directory, check.check(files)):
         if isinstance(result, check.CheckFinding):
             findings.append(result)
             report.finding(directory, result)
@@ -125,10 +125,10 @@ def _look_at(directory: str, files: Files, options: argparse.Namespace, report: 
     return 1 if lost else 0
 
 
-def _shown(
+def shown(
     directory: str, results: Iterable[check.Result]
 ) -> Iterator[check.CheckFinding | check.Summary]:
-    """The results but for the progress, which goes to the terminal."""
+    """The results but for the progress, which goes to standard error if that is a terminal."""
     shows = sys.stderr.isatty()
     shown_at, done = time.monotonic(), 0
     for result in results:
@@ -144,7 +144,7 @@ def _shown(
         sys.stderr.write("\r\x1b[K")
 
 
-class _Report:
+class Report:
     """Prints results as text or JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -173,12 +173,8 @@ class _Report:
         self.say(directory, "finding", text, finding=found)
 
     def summary(self, directory: str, summary: check.Summary) -> None:
-        owner = str(summary.owner) if summary.owner.broker else "nobody yet"
         stop = "a clean stop" if summary.clean_stop else "no clean stop"
-        text = (
-            f"{owner}; {summary.tables} tables, {summary.logs} logs, {summary.messages} messages,"
-            f" {summary.bytes} bytes; {stop}; {summary.damage} damaged, {summary.notes} notes"
-        )
+        text = f"{contents(summary)}; {stop}; {verdict(summary)}"
         self.say(directory, "summary", text, summary=summary)
 
     def deed(self, directory: str, deed: salvage.Deed) -> None:
@@ -188,3 +184,17 @@ class _Report:
     def advise(self, command: str) -> None:
         if not self._as_json:
             print(f"`{command}` sets damaged files aside and keeps intact data", file=sys.stderr)
+
+
+def contents(summary: check.Summary) -> str:
+    """Format whose data it is, and how much."""
+    owner = str(summary.owner) if summary.owner.broker else "nobody yet"
+    return (
+        f"{owner}; {summary.tables} tables, {summary.logs} logs, {summary.messages} messages,"
+        f" {summary.bytes} bytes"
+    )
+
+
+def verdict(summary: check.Summary) -> str:
+    """Format how much is damaged, and how many notes there are."""
+    return f"{summary.damage} damaged, {summary.notes} notes"

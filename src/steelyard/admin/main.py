@@ -74,6 +74,7 @@ class Parser(OneLineParser):
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser; each command sets `run`, a function from options to an exit code."""
     from steelyard.admin import (
+        backing_up,
         checking,
         clusters,
         completing,
@@ -97,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     producing.add_commands(commands)
     consuming.add_commands(commands)
     checking.add_commands(commands)
+    backing_up.add_commands(commands)
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
     for module in (topics, groups, kafka_groups, members, offsets, messages, clusters, rates):

@@ -37,7 +37,8 @@ FORMAT_MIN = 1
 
 _WORD = "steelyard-store"
 _FIRST_LINE_BYTES = 64
-_FILE_BYTES_MAX = 64 * 1024
+FILE_BYTES_MAX = 64 * 1024
+"""More than the file has."""
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,7 +77,11 @@ def read(files: Files) -> StoredIdentity:
                 f"the file {PATH!r} is missing, though there are logs or tables", (PATH,)
             )
         return StoredIdentity(0, Identity())
-    data = files.read(PATH, 0, _FILE_BYTES_MAX)
+    return parse(files.read(PATH, 0, FILE_BYTES_MAX))
+
+
+def parse(data: bytes) -> StoredIdentity:
+    """What the file with these contents says. Raises as `read`."""
     number = _number(data)
     if number > 1 and not _is_signed(data):
         raise DamageError(f"the file {PATH!r} is damaged: its checksum does not match", (PATH,))

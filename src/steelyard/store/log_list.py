@@ -51,10 +51,13 @@ def folders(disk: Disk) -> dict[str, Folder]:
 
 def read(files: Files) -> dict[int, ListedLog] | None:
     """The rows of the table by log id, as far as they are whole; None where there is no table."""
-    if not files.disk.exists(PATH):
-        return None
+    return rows_in(files.read(PATH, 0, files.size(PATH))) if files.disk.exists(PATH) else None
+
+
+def rows_in(data: bytes) -> dict[int, ListedLog]:
+    """The rows of the table by log id, as far as they are whole, from the table's file."""
     rows: dict[int, ListedLog] = {}
-    for item in table_records.decode(files.read(PATH, 0, files.size(PATH))):
+    for item in table_records.decode(data):
         if isinstance(item, table_records.Entry) and item.key.isdecimal():
             if item.value is None:
                 rows.pop(int(item.key), None)

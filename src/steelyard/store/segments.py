@@ -257,7 +257,11 @@ def end_position(files: Files, folder: str) -> int:
 
 def places_in(files: Files, folder: str) -> list[Place]:
     """Return where the segments in a folder begin, in order."""
-    names = files.list(folder)
+    return places_among(files.list(folder))
+
+
+def places_among(names: list[str]) -> list[Place]:
+    """Return where the segments begin whose files have these names, in order."""
     return sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
 
 
