@@ -21,6 +21,7 @@ from confluent_kafka import Consumer as KafkaReader
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import Producer as KafkaProducer
+from tests.admin.processes import run
 from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, Message, Producer, PushConsumer
@@ -317,6 +318,30 @@ def test_up_ends_when_its_nameserver_is_given_up(tmp_path: Path) -> None:
         (line,) = servers.said("the nameserver ended")
         port = servers.nameserver.rpartition(":")[2]
         assert f"steelyard nameserver --host 127.0.0.1 --port {port}" in line
+
+
+def test_every_line_is_json_if_asked_for(tmp_path: Path) -> None:
+    with up(tmp_path, "--restarts-max", "0", "--log-format", "json", "--verbose") as servers:
+        os.kill(servers.pid("broker-a"), signal.SIGKILL)
+        assert servers.process.wait(60) == 1
+        until(lambda: servers.said("no broker is left: stopping"), "it says why")
+    lines = [json.loads(line) for line in servers.lines]
+    assert {line["server"] for line in lines} == {"nameserver", "broker-a", "up"}
+    (line,) = servers.said("is given up")
+    told = json.loads(line)
+    assert (told["level"], told["logger"]) == ("ERROR", "steelyard.up")
+    assert told["message"].startswith("broker-a ended (signal 9, SIGKILL) and is given up; ")
+    assert "its last line: {" not in told["message"]
+    assert "--log-format json" in told["message"]
+
+
+def test_the_error_that_ends_a_server_is_json_if_asked_for(tmp_path: Path) -> None:
+    options = ("--data", str(tmp_path), "--set", "flush=never", "--log-format", "json")
+    done = run("broker", *options)
+    assert done.returncode == 2
+    line = json.loads(done.stderr)
+    assert (line["level"], line["logger"]) == ("ERROR", "steelyard")
+    assert "flush" in line["message"]
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from steelyard.config import ClientConfig
 from steelyard.printable import printable_lines
 
 if TYPE_CHECKING:
+    import logging
+
     from steelyard.client.aio.admin import Admin
 
 C = TypeVar("C", bound=ClientConfig)
@@ -104,13 +106,19 @@ def given(text: str | None) -> str | None:
     return (text or "").strip() or None
 
 
-def log_to_stderr(level: str) -> None:
-    """Log to standard error from this level. Commands report their own final error."""
+def log_to_stderr(level: str, formatter: logging.Formatter | None = None) -> None:
+    """Log to standard error from this level, by default as text.
+
+    Commands report their own final error.
+    """
     import logging
 
     from steelyard.driver.logs import Printable
 
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    stream = logging.StreamHandler()
+    stream.setFormatter(formatter or logging.Formatter(text))
+    logging.basicConfig(level=level, handlers=[stream])
     for handler in logging.getLogger().handlers:
         handler.addFilter(Printable())  # of asyncio and other libraries too
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from steelyard.errors import ConfigError, SteelyardError, StorageError
+
 SUCCESS = 0
 
 FAILED = 1
@@ -16,6 +18,12 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141
 """The reader of the output, such as `head`, has closed it: 128 plus SIGPIPE, as in other programs.
 """
+
+
+def code_of(error: SteelyardError) -> int:
+    """Return the exit code of a command that ends with this error."""
+    return WRONG if isinstance(error, (ConfigError, StorageError)) else FAILED
+
 
 EXPLAINED = (
     f"Exit codes: {SUCCESS} success; {FAILED} failed (no such topic or group, a server unreachable"

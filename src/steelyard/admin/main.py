@@ -23,7 +23,6 @@ from steelyard.errors import (
     RemotingError,
     RouteError,
     SteelyardError,
-    StorageError,
 )
 from steelyard.printable import printable
 
@@ -136,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except SteelyardError as error:
         print(f"steelyard: {_one_line(error)}", file=sys.stderr)
-        return exits.WRONG if isinstance(error, (ConfigError, StorageError)) else exits.FAILED
+        return exits.code_of(error)
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:

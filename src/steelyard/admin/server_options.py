@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
+from steelyard.driver.log_lines import FORMATS, TEXT
 from steelyard.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
@@ -194,6 +195,12 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
         "-v", "--verbose", action="store_true", help="log at level INFO; default: WARNING"
     )
     parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default=TEXT,
+        help="log as text or as one JSON object per line; default: text",
+    )
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="TOML file with settings in the tables [up], [nameserver], [broker] and [http];"
@@ -307,6 +314,8 @@ def layout(options: argparse.Namespace) -> Deployment:
 def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:
     """The options of `up` for each broker, for its nameserver, and for its HTTP server."""
     shared = ["--verbose"] if options.verbose else []
+    if options.log_format != TEXT:
+        shared += ["--log-format", options.log_format]
     if options.config is not None:
         shared += ["--config", os.path.abspath(options.config)]
     broker = [f"--set={each}" for each in options.settings]

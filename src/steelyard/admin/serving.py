@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits, server_options
+from steelyard.driver.log_lines import JSON, TEXT, own_line
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.printable import printable
 
@@ -24,21 +26,42 @@ if TYPE_CHECKING:
 STDIN = 0
 """The descriptor of standard input, which may not be open."""
 
+Run = Callable[[argparse.Namespace], int]
+
 REGISTER_SECONDS = 5.0
 """How long a broker waits for its nameserver before it says that it is ready all the same."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    server_options.add_up(commands).set_defaults(run=run_up)
-    server_options.add_nameserver(commands).set_defaults(run=run_nameserver)
-    server_options.add_broker(commands).set_defaults(run=run_broker)
-    server_options.add_http(commands).set_defaults(run=run_http)
+    server_options.add_up(commands).set_defaults(run=_logging_errors(run_up))
+    server_options.add_nameserver(commands).set_defaults(run=_logging_errors(run_nameserver))
+    server_options.add_broker(commands).set_defaults(run=_logging_errors(run_broker))
+    server_options.add_http(commands).set_defaults(run=_logging_errors(run_http))
+
+
+def _logging_errors(run: Run) -> Run:
+    """Wrap a command: with `--log-format json` its final error, too, is a line of JSON."""
+
+    def wrapped(options: argparse.Namespace) -> int:
+        try:
+            return run(options)
+        except SteelyardError as error:
+            if options.log_format == TEXT:
+                raise
+            print(own_line(options.log_format, "ERROR", "", printable(str(error))), file=sys.stderr)
+            return exits.code_of(error)
+
+    return wrapped
 
 
 def run_up(options: argparse.Namespace) -> int:
     from steelyard.servers.supervisor import Supervisor
 
-    supervisor = Supervisor(server_options.layout(options), *server_options.passed_on(options))
+    supervisor = Supervisor(
+        server_options.layout(options),
+        *server_options.passed_on(options),
+        log_format=options.log_format,
+    )
     with supervisor.signals(), supervisor:
         if options.until_stdin_closes:
             supervisor.watch(STDIN)
@@ -74,6 +97,7 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
 
     stop = stop_signals()
     listener = None if options.listener is None else socket.socket(fileno=options.listener)
+    _name_log("nameserver")
     config = build(NameserverConfig, server_options.values(options, "nameserver", NameserverConfig))
     server = await serve_nameserver(options.host, options.port, config=config, listener=listener)
     if options.supervised:
@@ -103,6 +127,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     values: dict[str, Any] = server_options.values(options, "broker", BrokerConfig)
     nameservers = nameserver_addresses(values.get("nameservers"))
     config = build(BrokerConfig, {**values, "nameservers": nameservers})
+    _name_log(config.name)
     server = await serve_broker(
         options.data,
         host=options.host,
@@ -124,10 +149,8 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         wait.cancel()
     await _stop_refused(server, refusal)
     if not done:
-        print(
-            f"steelyard: {config.name} is not registered with {';'.join(nameservers)} yet",
-            file=sys.stderr,
-        )
+        text = f"{config.name} is not registered with {';'.join(nameservers)} yet"
+        print(own_line(options.log_format, "WARNING", config.name, text), file=sys.stderr)
     if options.supervised:
         _report(address=server.address, kafka=server.kafka)
         code = await until_stopped(server.driver, stop, refusal, _end_of_input())
@@ -230,7 +253,20 @@ def _run_supervised(options: argparse.Namespace, main: Coroutine[None, None, int
 def _run_logging(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:
     """Run on a new loop, with the log on standard error."""
     from steelyard.admin.asking import log_to_stderr
+    from steelyard.driver.logs import JsonLines
     from steelyard.driver.loops import run
 
-    log_to_stderr("INFO" if options.verbose else "WARNING")
+    formatter = JsonLines() if options.log_format == JSON else None
+    log_to_stderr("INFO" if options.verbose else "WARNING", formatter)
     return run(main)
+
+
+def _name_log(server: str) -> None:
+    """Put the server's name into the lines of the log from now on, if they are JSON."""
+    import logging
+
+    from steelyard.driver.logs import JsonLines
+
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, JsonLines):
+            handler.formatter.server = server

@@ -1,9 +1,10 @@
-"""Loggers that escape control characters from peers."""
+"""Loggers that escape control characters from peers, and log lines of JSON."""
 
 from __future__ import annotations
 
 import logging
 
+from steelyard.driver.log_lines import json_line
 from steelyard.printable import printable, printable_lines
 
 
@@ -27,6 +28,25 @@ LINES = {"lines": True}
 
 _traces = logging.Formatter()
 _printable = Printable()
+
+
+class JsonLines(logging.Formatter):
+    """Formats records as `log_lines` describes. Set `server` when the server's name is known."""
+
+    server = ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        traceback = record.exc_text or ""
+        if record.exc_info and not traceback:
+            traceback = self.formatException(record.exc_info)
+        return json_line(
+            record.created,
+            record.levelname,
+            record.name,
+            record.getMessage(),
+            server=self.server,
+            traceback=printable_lines(traceback),
+        )
 
 
 def logger(name: str) -> logging.Logger:

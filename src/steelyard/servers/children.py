@@ -15,6 +15,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from steelyard.driver.log_lines import message_in
+
 LINE_MAX = 64 * 1024
 """Maximum bytes of a line of output; a longer one is forwarded in pieces."""
 
@@ -53,7 +55,7 @@ class Child:
         self.error = ""
         """The error that it reported."""
         self.last_line = ""
-        """The last line of its standard error."""
+        """The last line of its standard error; of a line of JSON, the message."""
 
     @property
     def by_hand(self) -> str:
@@ -158,7 +160,7 @@ class Child:
         self._pass_on(line + b"\n")
         text = line.decode(errors="replace").strip()
         if text:
-            self.last_line = text
+            self.last_line = message_in(text)
 
     def ask_to_stop(self) -> None:
         """Ask it to stop cleanly."""

@@ -27,6 +27,7 @@ from enum import Enum
 from types import FrameType
 from typing import Self
 
+from steelyard.driver.log_lines import TEXT, own_line
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.servers.children import READ_BYTES, Child, how_it_ended
 from steelyard.servers.deployment import Deployment, Placement
@@ -80,8 +81,13 @@ class Supervisor:
         options: Sequence[str] = (),
         nameserver_options: Sequence[str] = (),
         http_options: Sequence[str] = (),
+        *,
+        log_format: str = TEXT,
     ) -> None:
-        """`options`: further ones of the brokers; those of the other processes follow."""
+        """`options`: further ones of the brokers; those of the other processes follow.
+
+        `log_format`: of the supervisor's own lines; those of the processes are passed on.
+        """
         if not 0 <= layout.restarts_max <= RESTARTS_MAX_LIMIT:
             raise ConfigError(
                 f"restarts_max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
@@ -89,6 +95,7 @@ class Supervisor:
         self._layout = layout
         self._options, self._nameserver_options = options, nameserver_options
         self._http_options = http_options
+        self._log_format = log_format
         self._selector = selectors.DefaultSelector()
         self._placement: Placement | None = None
         self._servers: list[_Server] = []
@@ -147,10 +154,13 @@ class Supervisor:
         """Serve until a signal comes or nothing is left to serve; the exit code."""
         while not self._is_signalled:
             if all(server.is_given_up for server in self._of(ServerRole.BROKER)):
-                _say("no broker is left: stopping")
+                self._say("ERROR", "no broker is left: stopping")
                 break
             if any(server.is_given_up for server in self._of(ServerRole.NAMESERVER)):
-                _say("clients cannot find brokers without the nameserver: stopping all brokers")
+                self._say(
+                    "ERROR",
+                    "clients cannot find brokers without the nameserver: stopping all brokers",
+                )
                 break
             self._turn()
         return 1 if any(server.is_given_up for server in self._servers) else 0
@@ -239,16 +249,17 @@ class Supervisor:
         server.life.reported(time.monotonic())
         if not self._is_starting:
             kafka = f", Kafka at {child.kafka}" if child.kafka else ""
-            _say(f"{child.name} is back at {child.address}{kafka}")
+            self._say("INFO", f"{child.name} is back at {child.address}{kafka}")
 
     def _due(self, server: _Server, now: float) -> None:
         if server.life.state is ServerState.WAITING:
             self._spawn(server, now)
         else:
             server.life.overdue()
-            _say(
+            self._say(
+                "WARNING",
                 f"{server.child.name} is not ready after {SLOW_START_SECONDS:.0f} s: recovery of a"
-                " large log takes time; still waiting"
+                " large log takes time; still waiting",
             )
 
     def _spawn(self, server: _Server, now: float) -> None:
@@ -284,15 +295,16 @@ class Supervisor:
             raise SteelyardError(f"{child.name} {how}{words}")
         pause = server.life.failed(now)
         if pause is not None:
-            _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
+            self._say("WARNING", f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
         if server.kind is ServerRole.NAMESERVER and self._placement is not None:
             self._placement.release_nameserver()  # so that one can be started by hand
         in_row = server.life.in_row
         times = f", for the {_ordinal(in_row)} time in a row," if in_row > 1 else ""
-        _say(
+        self._say(
+            "ERROR",
             f"{child.name} {how}{times} and is given up{words}; after fixing the cause, restart"
-            f" everything, or start it alone with: {child.by_hand}"
+            f" everything, or start it alone with: {child.by_hand}",
         )
 
     # -- stopping --------------------------------------------------------------------------------
@@ -310,9 +322,8 @@ class Supervisor:
                     server.child.kill()
             self._turn(math.inf if is_killed else deadline)
 
-
-def _say(text: str) -> None:
-    _pass_on(f"steelyard: {text}\n".encode())
+    def _say(self, level: str, text: str) -> None:
+        _pass_on(f"{own_line(self._log_format, level, 'up', text)}\n".encode())
 
 
 def _pass_on(line: bytes) -> None:
