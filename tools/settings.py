@@ -1,14 +1,16 @@
-"""Writes docs/SETTINGS.md from the configurations, with the names in Kafka and RocketMQ.
+"""Writes docs/SETTINGS.md and deploy/steelyard.toml from the configurations.
 
-./dev generate          write it
-python tools/settings.py --check    say whether it is stale, and fail
+./dev generate          write them
+python tools/settings.py --check    say which of them is stale, and fail
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -16,10 +18,13 @@ from pathlib import Path
 from shells import CONFIG, settings
 
 from steelyard import config
+from steelyard.admin.server_options import HTTP_OF_UP
 from steelyard.servers import deployment
 from steelyard.settings import Setting, settings_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "SETTINGS.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "SETTINGS.md"
+TOML = ROOT / "deploy" / "steelyard.toml"
 
 HEAD = """\
 # Settings
@@ -36,8 +41,35 @@ names of Kafka and RocketMQ are accepted for settings with the same meaning ther
 **Clients** take theirs as keywords, `Producer("orders", retries=5)`, or in a configuration,
 `Producer("orders", config=ProducerConfig(retries=5))`.
 
+[steelyard.toml](../deploy/steelyard.toml) has all settings of servers, commented out.
+
 An invalid value is an error that names the setting, the value, and what would be right.
 """
+
+TOML_HEAD = """\
+# Settings of `steelyard up`, `nameserver`, `broker` and `http`: --config FILE.
+#
+# Written by `./dev generate` from the annotations in the code. Every setting is commented out and
+# has its default value. To change one, remove the # before its name.
+"""
+
+TOML_SECTIONS = (
+    ("up", "What `steelyard up` starts.", deployment.Deployment),
+    ("nameserver", "The nameserver.", config.NameserverConfig),
+    ("broker", "Every broker, also those of `up`.", config.BrokerConfig),
+    ("http", "The HTTP server, also that of `up`.", config.HttpConfig),
+)
+"""Tables, what they are for, and configurations."""
+
+EXAMPLES = {
+    "kafka_port": 9092,
+    "http_port": 9464,
+    "kafka.brokers": ["broker-a"],
+    "nameservers": ["127.0.0.1:9876"],
+}
+"""Values of settings whose default cannot be written."""
+
+TOML_WIDTH = 100
 
 SECTIONS = (
     ("`[up]`: what `steelyard up` starts", deployment.Deployment, None),
@@ -146,14 +178,53 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def toml() -> str:
+    """The settings file with everything in it, commented out."""
+    told = meanings()
+    lines = [TOML_HEAD]
+    for table, title, cls in TOML_SECTIONS:
+        lines += [*comment(title), f"[{table}]", ""]
+        part = ""
+        for name, each in settings_of(cls).items():
+            inner, _, field = name.rpartition(".")
+            if inner != part:
+                lines += [f"[{table}.{inner}]", ""]
+                part = inner
+            holder = {"store": "StoreConfig", "kafka": "KafkaConfig"}.get(inner, cls.__name__)
+            text = told[holder][field].replace("\\|", "|")
+            lines += [*comment(text), *comment(notes(table, each))]
+            value = EXAMPLES.get(name, each.default)
+            lines += [f"#{field} = {json.dumps(value)}", ""]
+    return "\n".join(lines)
+
+
+FROM_UP = {"broker": deployment.OF_DEPLOYMENT, "http": HTTP_OF_UP}
+"""Settings that `up` gives its servers, by their tables."""
+
+
+def notes(table: str, setting: Setting) -> str:
+    """What a setting of a table takes, and what else there is to say of it."""
+    said = [f"Values: {values(setting)}."]
+    if setting.name in EXAMPLES:
+        said.append("Not set by default; this is an example.")
+    if setting.name in FROM_UP.get(table, ()):
+        said.append("Not with `up`, which sets it.")
+    return " ".join(said)
+
+
+def comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, TOML_WIDTH - 2)]
+
+
 def main(arguments: list[str]) -> int:
-    if arguments == ["--check"]:
-        stale = not PAGE.exists() or PAGE.read_text() != page()
-        if stale:
-            print("docs/SETTINGS.md is stale: run ./dev generate", file=sys.stderr)
-        return int(stale)
-    PAGE.write_text(page())
-    return 0
+    stale = 0
+    for path, write in ((PAGE, page), (TOML, toml)):
+        if arguments != ["--check"]:
+            path.write_text(write())
+        elif not path.exists() or path.read_text() != write():
+            stale = 1
+            print(f"{path.relative_to(ROOT)} is stale: run ./dev generate", file=sys.stderr)
+    return stale
 
 
 if __name__ == "__main__":
