@@ -8,7 +8,8 @@ SteelyardError
 ├── InternalError            a bug in Steelyard ended the call; see the log  (not retriable)
 ├── RemotingError            a peer was unreachable or did not respond         (retriable)
 │   ├── ConnectError         nothing listens there, or the name is unknown
-│   └── CallTimeoutError     no reply within the time-out
+│   ├── CallTimeoutError     no reply within the time-out
+│   └── UnreachableError     brokers that a command needs did not answer
 ├── BrokerError              a peer answered with an error code                (by code)
 ├── KafkaError               a Kafka broker answered with an error code        (by code)
 │   ├── CommitFailedError    the group has removed this member: others may commit
@@ -75,6 +76,10 @@ class ConnectError(RemotingError):
 
 class CallTimeoutError(RemotingError, TimeoutError):
     """No reply within the time-out. The peer may have acted nevertheless."""
+
+
+class UnreachableError(RemotingError):
+    """Brokers that a command needs did not answer; the text names them."""
 
 
 class BrokerError(SteelyardError):

@@ -33,6 +33,13 @@ def printable_lines(text: str) -> str:
     return _UNFIT_BUT_LINES.sub(_escape, text)
 
 
+def printable_json(text: str) -> str:
+    """Return a JSON text without control characters except line feeds; it stays the same JSON."""
+    if _UNFIT_BUT_LINES.search(text) is None:
+        return text
+    return _UNFIT_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)

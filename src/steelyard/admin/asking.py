@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from steelyard.admin import exits
+from steelyard.admin.answers import CommandOutcome, document_text
 from steelyard.config import ClientConfig
-from steelyard.printable import printable_lines
+from steelyard.errors import ConfigError, RemotingError, SteelyardError, UnreachableError
+from steelyard.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     import logging
 
-    from steelyard.client.aio.admin import Admin
+    from steelyard.admin.answers import Unreachable
+    from steelyard.admin.reaching import PatientAdmin
 
 C = TypeVar("C", bound=ClientConfig)
 
 
-class CommandOutcome(NamedTuple):
-    """What a command prints, and its exit code."""
-
-    text: str
-    code: int
-
-
-Asking = Callable[["Admin", argparse.Namespace], Awaitable[str | CommandOutcome]]
-"""A command: asks, and returns what to print, with its last line feed; alone for exit code 0."""
+Asking = Callable[["PatientAdmin", argparse.Namespace], Awaitable[CommandOutcome]]
+"""A command: asks, and returns what it found."""
 
 
 ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
@@ -58,19 +55,20 @@ def add_asking_command(
     asking: Asking,
     text: str,
 ) -> argparse.ArgumentParser:
-    """Create a parser with -n whose command runs `asking` and prints the result."""
+    """Create a parser with -n and --json whose command runs `asking` and prints the result."""
     parser = commands.add_parser(name, help=text, description=text)
     add_nameserver_option(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(run=lambda options: _run(asking, options))
     return parser
 
 
-def new_admin(options: argparse.Namespace) -> Admin:
+def new_admin(options: argparse.Namespace) -> PatientAdmin:
     """Create an administrator with the credentials in the environment."""
-    from steelyard.client.aio.admin import Admin
+    from steelyard.admin.reaching import PatientAdmin
 
     access_key, secret_key, security_token = _credentials()
-    return Admin(
+    return PatientAdmin(
         options.nameservers,
         access_key=access_key,
         secret_key=secret_key,
@@ -128,11 +126,44 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
 
     log_to_stderr("CRITICAL")
 
-    async def ask() -> str | CommandOutcome:
+    async def ask() -> tuple[CommandOutcome, list[Unreachable]]:
         async with new_admin(options) as admin:
-            return await asking(admin, options)
+            return await _answered(asking, admin, options)
 
-    answer = run(ask())
-    text, code = answer if isinstance(answer, CommandOutcome) else (answer, exits.SUCCESS)
-    print(printable_lines(text), end="")
-    return code
+    answer, unreachable = run(ask())
+    if options.json:
+        print(document_text(answer.document, unreachable), end="")
+    else:
+        print(printable_lines(answer.text), end="")
+    sys.stdout.flush()
+    return _end(answer, unreachable)
+
+
+async def _answered(
+    asking: Asking, admin: PatientAdmin, options: argparse.Namespace
+) -> tuple[CommandOutcome, list[Unreachable]]:
+    """Run a command. Raises UnreachableError if it failed and brokers did not answer."""
+    from steelyard.admin.reaching import told
+
+    try:
+        answer = await asking(admin, options)
+    except ConfigError:
+        raise
+    except SteelyardError as error:
+        missing = await admin.unreachable()
+        if not missing:
+            raise
+        texts = [told(broker) for broker in missing]
+        if not isinstance(error, RemotingError):
+            texts.append(str(error))
+        raise UnreachableError("; ".join(texts)) from error
+    return answer, await admin.unreachable()
+
+
+def _end(answer: CommandOutcome, unreachable: list[Unreachable]) -> int:
+    """Name the brokers that did not answer on standard error; return the exit code."""
+    from steelyard.admin.reaching import told
+
+    for broker in unreachable:
+        print(f"steelyard: {printable(told(broker))}", file=sys.stderr)
+    return exits.UNREACHABLE if unreachable else answer.code

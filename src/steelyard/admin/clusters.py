@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command, add_where_options
 from steelyard.admin.printing import fixed, shown
-from steelyard.errors import SteelyardError
+from steelyard.errors import RemotingError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 ClusterRow = tuple[str, str, int, str]
 """Cluster name, broker name, broker id, address."""
+
+
+NO_BROKER = "no broker is registered with the nameserver"
+"""What is said instead of an empty table."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,8 +48,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser.add_argument("-b", "--brokerName", required=True, help="the broker's name")
 
 
-async def cluster_list(admin: Admin, options: argparse.Namespace) -> str:
+async def cluster_list(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     rows = cluster_rows(await admin.clusters())
+    if not rows:
+        raise RouteError(NO_BROKER)
     figures = [await _figures(admin, address) for _, _, _, address in rows]
     if options.moreStats:
         text = totals_row(
@@ -54,9 +62,8 @@ async def cluster_list(admin: Admin, options: argparse.Namespace) -> str:
             "#InTotalToday",
             "#OutTotalToday",
         )
-        return text + "".join(
-            totals_line(row, table) for row, table in zip(rows, figures, strict=True)
-        )
+        text += "".join(totals_line(row, table) for row, table in zip(rows, figures, strict=True))
+        return CommandOutcome(text, _cluster_document(rows, figures))
     now = time.time_ns() // 1_000_000
     text = cluster_row(
         "#Cluster Name",
@@ -70,9 +77,24 @@ async def cluster_list(admin: Admin, options: argparse.Namespace) -> str:
         "#Hour",
         "#SPACE",
     )
-    return text + "".join(
-        cluster_line(row, table, now) for row, table in zip(rows, figures, strict=True)
-    )
+    text += "".join(cluster_line(row, table, now) for row, table in zip(rows, figures, strict=True))
+    return CommandOutcome(text, _cluster_document(rows, figures))
+
+
+def _cluster_document(rows: list[ClusterRow], figures: list[dict[str, str]]) -> dict[str, object]:
+    """`figures`: by the broker's own names, as in brokerStatus; empty if it did not answer."""
+    return {
+        "brokers": [
+            {
+                "cluster": cluster,
+                "broker_name": name,
+                "broker_id": broker_id,
+                "address": address,
+                "figures": table,
+            }
+            for (cluster, name, broker_id, address), table in zip(rows, figures, strict=True)
+        ]
+    }
 
 
 def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
@@ -147,14 +169,28 @@ def totals_line(row: ClusterRow, table: Mapping[str, str]) -> str:
     )
 
 
-async def broker_status(admin: Admin, options: argparse.Namespace) -> str:
+async def broker_status(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    found = await _of_each(admin, options, admin.runtime)
+    one = bool(options.brokerAddr)
+    text = "".join(status_lines(None if one else at, table) for at, table in found.items())
+    rows = [{"address": address, "figures": table} for address, table in found.items()]
+    return CommandOutcome(text, {"brokers": rows})
+
+
+async def _of_each(
+    admin: Admin,
+    options: argparse.Namespace,
+    ask: Callable[[str], Awaitable[dict[str, str]]],
+) -> dict[str, dict[str, str]]:
+    """Ask the broker of -b, or the masters of -c; return what those that answered said."""
     if options.brokerAddr:
         address = options.brokerAddr.strip()
-        return status_lines(None, await admin.runtime(address))
-    text = ""
+        return {address: await ask(address)}
+    found = {}
     for address in await admin.masters(options.clusterName.strip()):
-        text += status_lines(address, await admin.runtime(address))
-    return text
+        with suppress(RemotingError):
+            found[address] = await ask(address)
+    return found
 
 
 def status_lines(address: str | None, table: Mapping[str, str]) -> str:
@@ -167,14 +203,12 @@ def status_lines(address: str | None, table: Mapping[str, str]) -> str:
 # -- getBrokerConfig, wipeWritePerm, addWritePerm --------------------------------------------------
 
 
-async def broker_config(admin: Admin, options: argparse.Namespace) -> str:
-    if options.brokerAddr:
-        address = options.brokerAddr.strip()
-        return config_lines(address, await admin.broker_config(address))
-    text = ""
-    for address in await admin.masters(options.clusterName.strip()):
-        text += config_lines(f"Master: {address}", await admin.broker_config(address))
-    return text
+async def broker_config(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    found = await _of_each(admin, options, admin.broker_config)
+    heading = "" if options.brokerAddr else "Master: "
+    text = "".join(config_lines(heading + at, settings) for at, settings in found.items())
+    rows = [{"address": address, "settings": settings} for address, settings in found.items()]
+    return CommandOutcome(text, {"brokers": rows})
 
 
 def config_lines(heading: str, settings: Mapping[str, str]) -> str:
@@ -183,18 +217,20 @@ def config_lines(heading: str, settings: Mapping[str, str]) -> str:
     return f"============{heading}============\n" + "".join(lines) + "\n"
 
 
-async def wipe_write_permission(admin: Admin, options: argparse.Namespace) -> str:
+async def wipe_write_permission(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     name = options.brokerName.strip()
     return _changed("wipe", name, await admin.wipe_write_permission(name))
 
 
-async def add_write_permission(admin: Admin, options: argparse.Namespace) -> str:
+async def add_write_permission(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     name = options.brokerName.strip()
     return _changed("add", name, await admin.add_write_permission(name))
 
 
-def _changed(verb: str, broker_name: str, counts: Mapping[str, int]) -> str:
-    return "".join(
+def _changed(verb: str, broker_name: str, counts: Mapping[str, int]) -> CommandOutcome:
+    text = "".join(
         f"{verb} write perm of broker[{broker_name}] in name server[{address}] OK, {count}\n"
         for address, count in counts.items()
     )
+    rows = [{"address": address, "topics": count} for address, count in counts.items()]
+    return CommandOutcome(text, {"broker_name": broker_name, "nameservers": rows})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from steelyard.errors import ConfigError, SteelyardError, StorageError
+from steelyard.errors import ConfigError, SteelyardError, StorageError, UnreachableError
 
 SUCCESS = 0
 
 FAILED = 1
-"""A request failed: no such topic or group, a server unreachable or refusing."""
+"""A request failed: no such topic or group, no nameserver, a refusal."""
 
 WRONG = 2
 """An invalid command line: an unknown option, an illegal name, an unusable file or directory."""
+
+UNREACHABLE = 3
+"""A broker did not answer: what was printed, if anything, lacks its part."""
 
 INTERRUPTED = 130
 """Ctrl-C: 128 plus the number of SIGINT, as in shells."""
@@ -22,13 +25,15 @@ CLOSED_PIPE = 141
 
 def code_of(error: SteelyardError) -> int:
     """Return the exit code of a command that ends with this error."""
+    if isinstance(error, UnreachableError):
+        return UNREACHABLE
     return WRONG if isinstance(error, (ConfigError, StorageError)) else FAILED
 
 
 EXPLAINED = (
-    f"Exit codes: {SUCCESS} success; {FAILED} failed (no such topic or group, a server unreachable"
-    " or refusing);"
-    f" {WRONG} wrong arguments; {INTERRUPTED} interrupted (Ctrl-C); {CLOSED_PIPE} the reader of"
-    " the output closed the pipe."
+    f"Exit codes: {SUCCESS} success; {FAILED} failed (no such topic or group, no nameserver, a"
+    " refusal);"
+    f" {WRONG} wrong arguments; {UNREACHABLE} a broker did not answer;"
+    f" {INTERRUPTED} interrupted (Ctrl-C); {CLOSED_PIPE} the reader of the output closed the pipe."
 )
 """The end of help texts."""

@@ -6,13 +6,15 @@ Source: tools/command/{connection,consumer,topic}/*SubCommand.java of 4.9.8, for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from steelyard.admin import names
+from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, add_where_options, given
+from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
 from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
     from steelyard.groups.kafka.report import KafkaGroup
     from steelyard.groups.overview import GroupProgress
+    from steelyard.types import MessageQueue
     from steelyard.wire.remoting.bodies import (
         ConsumerConnection,
         SubscriptionGroupConfig,
@@ -48,6 +51,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     progress.add_argument("-g", "--groupName", help="consumer group; default: all")
     progress.add_argument("-t", "--topicName", help="only this topic")
+    progress.add_argument(
+        "--seconds",
+        action="store_true",
+        help="show how old the oldest message is that the group has not consumed",
+    )
     progress.add_argument(
         "-s", "--showClientIP", choices=("true", "false"), help="show which member holds each queue"
     )
@@ -91,12 +99,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 # -- consumerConnection ----------------------------------------------------------------------------
 
 
-async def consumer_connection(admin: Admin, options: argparse.Namespace) -> str:
+async def consumer_connection(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group = options.consumerGroup.strip()
     connection = await admin.members(group, given(options.brokerAddr))
     if not connection.connection_set:
         raise RouteError(f"group {group} has no member online")
-    return connection_table(connection)
+    return CommandOutcome(connection_table(connection), {"group": group, **row(connection)})
 
 
 def connection_table(connection: ConsumerConnection) -> str:
@@ -121,23 +129,62 @@ def connection_table(connection: ConsumerConnection) -> str:
 # -- consumerProgress ------------------------------------------------------------------------------
 
 
-async def consumer_progress(admin: Admin, options: argparse.Namespace) -> str:
+async def consumer_progress(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     if not options.groupName:
         return await _all_groups(admin)
     group = options.groupName.strip()
     show = options.showClientIP == "true"
-    progress = await admin.consumer_progress(group, given(options.topicName), holders=show)
-    return progress_table(progress, show_client_ip=show)
+    topic = given(options.topicName)
+    progress = await admin.consumer_progress(group, topic, holders=show)
+    waits: dict[MessageQueue, int] = {}
+    if options.seconds or options.json:
+        waits = await admin.oldest_waits(progress)
+    text = progress_table(progress, show_client_ip=show, waits=waits if options.seconds else None)
+    rows = [
+        row(
+            line.queue,
+            broker_offset=line.broker_offset,
+            consumer_offset=line.consumer_offset,
+            lag=line.lag,
+            lag_seconds=_seconds(waits.get(line.queue)),
+            last_consumed_at=line.last_consumed_at or None,
+            client_id=line.client_id or None,
+        )
+        for line in progress.queues
+    ]
+    document = {"group": group, "consume_tps": progress.consume_tps, "lag": progress.lag}
+    known = [wait for wait in waits.values() if wait is not None]
+    document |= {"lag_seconds": _seconds(max(known, default=None)), "queues": rows}
+    return CommandOutcome(text, document)
 
 
-def progress_table(progress: GroupProgress, *, show_client_ip: bool = False) -> str:
-    """Format offsets per queue, optionally with the client's ip address."""
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def progress_table(
+    progress: GroupProgress,
+    *,
+    show_client_ip: bool = False,
+    waits: Mapping[MessageQueue, int] | None = None,
+) -> str:
+    """Format offsets per queue, optionally with the client's ip address.
+
+    With `waits`, in ms, a last column has the age of the oldest message not consumed, in seconds.
+    """
+    queues = [line.queue for line in progress.queues]
     progress = shown(progress)
     client = "{:<20} " if show_client_ip else ""
-    row = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + client + "{:<20}  {}\n"
+    row = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + client + "{:<20}  {}{}\n"
+
+    def last(time: str, wait: str) -> tuple[str, str]:
+        return (time, "") if waits is None else (f"{time:<20}", f"  {wait}")
+
     names = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
-    text = row.format(*names, *(["#Client IP"] if show_client_ip else []), "#Diff", "#LastTime")
-    for line in progress.queues:
+    text = row.format(
+        *names, *(["#Client IP"] if show_client_ip else []), "#Diff", *last("#LastTime", "#Seconds")
+    )
+    for queue, line in zip(queues, progress.queues, strict=True):
         text += row.format(
             front(line.queue.topic, 64),
             front(line.queue.broker_name, 32),
@@ -146,29 +193,46 @@ def progress_table(progress: GroupProgress, *, show_client_ip: bool = False) -> 
             line.consumer_offset,
             *([line.client_id.split("@")[0] or "N/A"] if show_client_ip else []),
             line.lag,
-            date_seconds(line.last_consumed_at) if line.last_consumed_at else "N/A",
+            *last(
+                date_seconds(line.last_consumed_at) if line.last_consumed_at else "N/A",
+                _wait_text(queue, waits or {}),
+            ),
         )
     return text + f"\nConsume TPS: {fixed(progress.consume_tps, 2)}\nDiff Total: {progress.lag}\n"
 
 
-async def _all_groups(admin: Admin) -> str:
+def _wait_text(queue: MessageQueue, waits: Mapping[MessageQueue, int]) -> str:
+    wait = waits.get(queue)
+    return "N/A" if wait is None else f"{wait / 1000:.1f}"
+
+
+async def _all_groups(admin: Admin) -> CommandOutcome:
+    if not (await admin.clusters()).broker_addr_table:
+        raise RouteError(NO_BROKER)
     text = group_row("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
-    for group in await admin.groups():
-        text += await _group_line(admin, group)
+    rows = [await _group_row(admin, group) for group in await admin.groups()]
     try:
         kafka_groups = await admin.kafka_groups()
     except SteelyardError:
         kafka_groups = ()  # a broker is down: still show what mqadmin would show
-    for kafka_group in kafka_groups:
-        text += await _kafka_group_line(admin, kafka_group)
-    return text
+    rows += [await _kafka_group_row(admin, kafka_group) for kafka_group in kafka_groups]
+    for each in rows:
+        name, *cells = each.values()
+        text += group_row(front(str(name), 64), *cells)
+    return CommandOutcome(text, {"groups": rows})
 
 
 def group_row(*cells: object) -> str:
     return "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}\n".format(*cells)
 
 
-async def _group_line(admin: Admin, group: str) -> str:
+def _group_fields(*cells: object) -> dict[str, object]:
+    """Name the cells of a line, in mqadmin's order."""
+    names = ("group", "members", "version", "type", "model", "tps", "lag")
+    return dict(zip(names, cells, strict=True))
+
+
+async def _group_row(admin: Admin, group: str) -> dict[str, object]:
     rate, diff = 0, 0
     try:
         progress = await admin.consumer_progress(group, holders=False)
@@ -178,13 +242,13 @@ async def _group_line(admin: Admin, group: str) -> str:
     try:
         connection = await admin.members(group)
     except SteelyardError:
-        return group_row(front(group, 64), 0, "OFFLINE", "", "", rate, diff)
+        return _group_fields(group, 0, "OFFLINE", "", "", rate, diff)
     members = connection.connection_set
     if not members:
-        return group_row(front(group, 64), 0, "OFFLINE", "", "", rate, diff)
+        return _group_fields(group, 0, "OFFLINE", "", "", rate, diff)
     passive = connection.consume_type != "CONSUME_ACTIVELY"
-    return group_row(
-        front(group, 64),
+    return _group_fields(
+        group,
         len(members),
         version_name(min(member.version for member in members)),
         "PUSH" if passive else "PULL",
@@ -194,8 +258,8 @@ async def _group_line(admin: Admin, group: str) -> str:
     )
 
 
-async def _kafka_group_line(admin: Admin, group: KafkaGroup) -> str:
-    """Format a Kafka group: its members pull and report no version.
+async def _kafka_group_row(admin: Admin, group: KafkaGroup) -> dict[str, object]:
+    """Return the row of a Kafka group: its members pull and report no version.
 
     The model is the group's kind.
     """
@@ -203,21 +267,21 @@ async def _kafka_group_line(admin: Admin, group: KafkaGroup) -> str:
         diff = (await admin.kafka_group(group.group)).lag
     except SteelyardError:
         diff = 0  # it has been deleted meanwhile
-    name = front(group.group, 64)
     if not group.members:
-        return group_row(name, 0, "OFFLINE", "", "", 0, diff)
-    return group_row(name, group.members, "KAFKA", "PULL", group.kind.upper(), 0, diff)
+        return _group_fields(group.group, 0, "OFFLINE", "", "", 0, diff)
+    return _group_fields(group.group, group.members, "KAFKA", "PULL", group.kind.upper(), 0, diff)
 
 
 # -- allocateMQ ------------------------------------------------------------------------------------
 
 
-async def allocate_queues(admin: Admin, options: argparse.Namespace) -> str:
+async def allocate_queues(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     clients = [client.strip() for client in options.ipList.split(",") if client.strip()]
     if not clients:
         raise ConfigError("-i is empty; give client ids separated by commas")
     topic = options.topic.strip()
-    return allocation_json(topic, await admin.route(topic), clients)
+    text = allocation_json(topic, await admin.route(topic), clients)
+    return CommandOutcome(text, {"topic": topic, "shares": allocation_rows(text)})
 
 
 def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -> str:
@@ -253,10 +317,30 @@ def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -
     return text + "\n"
 
 
+def allocation_rows(text: str) -> list[dict[str, object]]:
+    """Return the shares of `allocation_json` as rows: client id and queues, in snake case."""
+    import json
+
+    return [
+        {
+            "client_id": client,
+            "queues": [
+                {
+                    "topic": queue["topic"],
+                    "broker_name": queue["brokerName"],
+                    "queue_id": queue["queueId"],
+                }
+                for queue in share
+            ],
+        }
+        for client, share in json.loads(text)["result"].items()
+    ]
+
+
 # -- updateSubGroup, deleteSubGroup ----------------------------------------------------------------
 
 
-async def update_group(admin: Admin, options: argparse.Namespace) -> str:
+async def update_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
 
     for name in ("retryQueueNums", "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly"):
@@ -277,7 +361,8 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> str:
         config, cluster=given(options.clusterName), broker=given(options.brokerAddr)
     )
     text = "".join(f"create subscription group to {address} success.\n" for address in addresses)
-    return text + group_config_line(config) + "\n"
+    text += group_config_line(config) + "\n"
+    return CommandOutcome(text, {"brokers": addresses, "config": config})
 
 
 def group_config_line(config: SubscriptionGroupConfig) -> str:
@@ -285,7 +370,7 @@ def group_config_line(config: SubscriptionGroupConfig) -> str:
     return f"SubscriptionGroupConfig [{java_fields(msgspec.to_builtins(config))}]"
 
 
-async def delete_group(admin: Admin, options: argparse.Namespace) -> str:
+async def delete_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group, cluster = options.groupName.strip(), given(options.clusterName)
     addresses = await admin.delete_group(
         group,
@@ -301,4 +386,4 @@ async def delete_group(admin: Admin, options: argparse.Namespace) -> str:
     if cluster:
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             text += deleted_topic(prefix + group, cluster)
-    return text
+    return CommandOutcome(text, {"group": group, "cluster": cluster, "brokers": addresses})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import TYPE_CHECKING
 
+from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command
+from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import date_milliseconds, shown
+from steelyard.errors import RouteError
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -29,25 +31,25 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "Show why a Kafka consumer group rebalances, which members it waits for, and its progress",
     )
     one.add_argument("-g", "--groupName", required=True, help="group id")
-    one.add_argument("--json", action="store_true", help="print all details as JSON")
 
 
-async def kafka_groups(admin: Admin, options: argparse.Namespace) -> str:
+async def kafka_groups(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    if not (await admin.clusters()).broker_addr_table:
+        raise RouteError(NO_BROKER)
     row = "{:<50}  {:<9}  {:<20}  {:<8}  {}\n"
     text = row.format("#Group", "#Type", "#State", "#Members", "#Coordinator")
-    for one in await admin.kafka_groups():
+    groups = await admin.kafka_groups()
+    for one in groups:
         text += row.format(one.group, one.kind, one.state, one.members, one.coordinator)
-    return text
+    return CommandOutcome(text, {"groups": groups})
 
 
-async def kafka_group(admin: Admin, options: argparse.Namespace) -> str:
+async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     report = await admin.kafka_group(options.groupName.strip())
-    if options.json:
-        import msgspec
+    import msgspec
 
-        value = msgspec.to_builtins(report)
-        return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-    return report_text(report, time.time_ns() // 1_000_000)
+    text = report_text(report, time.time_ns() // 1_000_000)
+    return CommandOutcome(text, {**msgspec.to_builtins(report), "lag": report.lag})
 
 
 def report_text(report: KafkaGroupReport, now: int) -> str:

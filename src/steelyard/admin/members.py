@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.admin import exits, names
-from steelyard.admin.asking import CommandOutcome, add_asking_command, given
+from steelyard.admin.answers import CommandOutcome, row
+from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
 from steelyard.printable import printable
@@ -72,23 +73,28 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 # -- consumerStatus --------------------------------------------------------------------------------
 
 
-async def consumer_status(admin: Admin, options: argparse.Namespace) -> str:
+async def consumer_status(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group, client_id = options.consumerGroup.strip(), given(options.clientId)
     if client_id is not None:
         info = await admin.running_info(group, client_id, threads=options.jstack)
-        return running_info_text(info)
+        return CommandOutcome(running_info_text(info), _member_document(group, {client_id: info}))
     connection = await admin.members(group, given(options.brokerAddr))
     now = time.time_ns() // 1_000_000
-    row = "{:<10} {:<40} {:<20} {}\n"
-    text = row.format("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
+    line = "{:<10} {:<40} {:<20} {}\n"
+    text = line.format("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
     infos: dict[str, ConsumerRunningInfo] = {}
     for number, member in enumerate(connection.connection_set, 1):
         info = await admin.running_info(group, member.client_id, threads=options.jstack)
         infos[member.client_id] = info
         path = Path(str(now), member.client_id.replace("/", "_"))
         _write(path, running_info_text(info).encode())
-        text += row.format(number, member.client_id, version_name(member.version), path)
-    return text + verdict(infos, now)
+        text += line.format(number, member.client_id, version_name(member.version), path)
+    return CommandOutcome(text + verdict(infos, now), _member_document(group, infos))
+
+
+def _member_document(group: str, infos: dict[str, ConsumerRunningInfo]) -> dict[str, object]:
+    members = [{"client_id": client_id, **row(info)} for client_id, info in infos.items()]
+    return {"group": group, "members": members}
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -204,32 +210,41 @@ def process_queue_text(held: ProcessQueueInfo) -> str:
 # -- producerConnection, getConsumerStatus ---------------------------------------------------------
 
 
-async def producer_connection(admin: Admin, options: argparse.Namespace) -> str:
-    group = options.producerGroup.strip()
-    producers = shown(await admin.producers(group, options.topic.strip()))
+async def producer_connection(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    group, topic = options.producerGroup.strip(), options.topic.strip()
+    producers = await admin.producers(group, topic)
     if not producers:
         raise RouteError(f"no producer of group {group} is connected to the topic's brokers")
-    return "".join(
+    text = "".join(
         f"{number:04d}  {member.client_id:<32} {member.client_addr:<22} {member.language:<8}"
         f" {version_name(member.version)}\n"
-        for number, member in enumerate(producers, 1)
+        for number, member in enumerate(shown(producers), 1)
     )
+    return CommandOutcome(text, {"group": group, "topic": topic, "producers": producers})
 
 
-async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
+async def member_offsets(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group, topic = options.group.strip(), options.topic.strip()
     client_id = options.originClientId.strip()
-    table = shown(await admin.member_offsets(group, topic, client_id))
+    found = await admin.member_offsets(group, topic, client_id)
+    table = shown(found)
     text = (
         f"get consumer status from client. group={group}, topic={topic},"
         f" originClientId={client_id}\n"
     )
-    row = "{:<50}  {:<15}  {:<15}  {:<20}\n"
-    text += row.format("#clientId", "#brokerName", "#queueId", "#offset")
+    line = "{:<50}  {:<15}  {:<15}  {:<20}\n"
+    text += line.format("#clientId", "#brokerName", "#queueId", "#offset")
     for member in sorted(table):
         for queue, offset in sorted(table[member].items()):
-            text += row.format(front(member, 50), queue.broker_name, queue.queue_id, offset)
-    return text
+            text += line.format(front(member, 50), queue.broker_name, queue.queue_id, offset)
+    rows = [
+        {
+            "client_id": member,
+            "queues": [row(queue, offset=at) for queue, at in sorted(its.items())],
+        }
+        for member, its in sorted(found.items())
+    ]
+    return CommandOutcome(text, {"group": group, "topic": topic, "members": rows})
 
 
 # -- doctor ----------------------------------------------------------------------------------------
@@ -237,11 +252,12 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
 
 async def diagnose(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group = options.consumerGroup.strip()
-    findings = shown(await admin.diagnose(group))
+    findings = await admin.diagnose(group)
+    document = {"group": group, "findings": findings}
     if not findings:
-        return CommandOutcome(f"group {printable(group)}: nothing is wrong\n", exits.SUCCESS)
+        return CommandOutcome(f"group {printable(group)}: nothing is wrong\n", document)
     text = "".join(
         f"{number}. {finding.what}\n   {finding.advice}\n"
-        for number, finding in enumerate(findings, 1)
+        for number, finding in enumerate(shown(findings), 1)
     )
-    return CommandOutcome(text, exits.FAILED)
+    return CommandOutcome(text, document, exits.FAILED)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.admin import names
+from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import date_milliseconds, java_fields, shown
 from steelyard.errors import ConfigError, RouteError
@@ -57,38 +58,68 @@ def _add_member_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--clientId", help="with -g: the member's client id")
 
 
-async def by_ids(admin: Admin, options: argparse.Namespace) -> str:
-    text = ""
+async def by_ids(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    text, rows = "", []
     for message_id in filter(None, map(str.strip, options.msgId.split(","))):
         message = await admin.message(message_id)
         if _to_member(options):
-            text += await _consume(admin, options, message)
+            result = await _consume(admin, options, message)
+            text += direct_result(result) + "\n"
+            rows.append({**message_row(message), "result": result})
         else:
             heading = f"{'OffsetID:':<20} {message.offset_message_id}\n"
-            text += heading + await _shown(admin, message)
-    return text
+            shown_text, shown_row = await _shown(admin, message)
+            text += heading + shown_text
+            rows.append(shown_row)
+    return CommandOutcome(text, {"messages": rows})
 
 
-async def by_key(admin: Admin, options: argparse.Namespace) -> str:
+async def by_key(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     messages = await admin.messages_by_key(options.topic.strip(), options.msgKey.strip())
-    row = "{:<50} {:>4} {:>40}\n"
-    text = row.format("#Message ID", "#QID", "#Offset")
+    line = "{:<50} {:>4} {:>40}\n"
+    text = line.format("#Message ID", "#QID", "#Offset")
     for message in messages:
-        text += row.format(message.message_id, message.queue_id, message.queue_offset)
-    return text
+        text += line.format(message.message_id, message.queue_id, message.queue_offset)
+    return CommandOutcome(text, {"messages": [message_row(message) for message in messages]})
 
 
-async def by_unique_key(admin: Admin, options: argparse.Namespace) -> str:
+async def by_unique_key(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     topic, message_id = options.topic.strip(), options.msgId.strip()
     messages = await admin.messages_by_unique_key(topic, message_id)
     if not messages:
         raise RouteError(f"topic {topic} has no message with the id {message_id}")
     if _to_member(options):
-        return await _consume(admin, options, messages[0])
-    text = ""
+        result = await _consume(admin, options, messages[0])
+        rows = [{**message_row(messages[0]), "result": result}]
+        return CommandOutcome(direct_result(result) + "\n", {"messages": rows})
+    text, rows = "", []
     for number, message in enumerate(messages if options.showAll else messages[:1]):
-        text += await _shown(admin, message, f"_{number}" if number else "")
-    return text
+        one = await _shown(admin, message, f"_{number}" if number else "")
+        text += one[0]
+        rows.append(one[1])
+    return CommandOutcome(text, {"messages": rows})
+
+
+def message_row(message: MessageView) -> dict[str, object]:
+    """Return a message without its body. Times are in ms since 1970."""
+    return {
+        "message_id": message.message_id,
+        "offset_message_id": message.offset_message_id,
+        "topic": message.topic,
+        "broker_name": message.broker_name,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "physical_offset": message.physical_offset,
+        "tags": message.tags or None,
+        "keys": message.keys or None,
+        "reconsume_times": message.reconsume_times,
+        "born_timestamp": message.born_timestamp,
+        "store_timestamp": message.store_timestamp,
+        "born_host": message.born_host,
+        "store_host": message.store_host,
+        "sys_flag": message.sys_flag,
+        "properties": dict(message.properties),
+    }
 
 
 def _to_member(options: argparse.Namespace) -> bool:
@@ -100,9 +131,11 @@ def _to_member(options: argparse.Namespace) -> bool:
     return group is not None
 
 
-async def _consume(admin: Admin, options: argparse.Namespace, message: MessageView) -> str:
+async def _consume(
+    admin: Admin, options: argparse.Namespace, message: MessageView
+) -> ConsumeMessageDirectlyResult:
     group, client_id = options.consumerGroup.strip(), options.clientId.strip()
-    return direct_result(await admin.consume_directly(group, client_id, message)) + "\n"
+    return await admin.consume_directly(group, client_id, message)
 
 
 def direct_result(result: ConsumeMessageDirectlyResult) -> str:
@@ -117,14 +150,19 @@ def direct_result(result: ConsumeMessageDirectlyResult) -> str:
     return f"ConsumeMessageDirectlyResult [{java_fields(values)}]"
 
 
-async def _shown(admin: Admin, message: MessageView, suffix: str = "") -> str:
+async def _shown(
+    admin: Admin, message: MessageView, suffix: str = ""
+) -> tuple[str, dict[str, object]]:
+    """Write the body to a file, as mqadmin; return the text and the row of a message."""
     path = BODIES / (message.message_id + suffix)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(message.body)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-    return message_text(message, str(path)) + track_lines(await admin.track(message))
+    tracks = await admin.track(message)
+    found: dict[str, object] = {"body_path": str(path), "tracks": tracks}
+    return message_text(message, str(path)) + track_lines(tracks), message_row(message) | found
 
 
 def message_text(message: MessageView, body_path: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.admin import names
+from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command
 from steelyard.admin.printing import front
 from steelyard.errors import ConfigError
@@ -53,7 +54,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     reset.add_argument("-o", "--offset", type=int, help="offset to resume from in the queue")
 
 
-async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
+async def reset_offset(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     from steelyard.types import MessageQueue
 
     group, topic = options.group.strip(), options.topic.strip()
@@ -64,20 +65,33 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
                 "give a time (-s), or a queue and an offset to resume from (-b, -q, -o)"
             )
         queue = MessageQueue(topic, options.broker.strip(), options.queue)
-        return moved_table(
-            await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
-        )
+        moved = await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
+        return CommandOutcome(moved_table(moved), _document(group, moved))
     if one_queue != (None, None, None):
         raise ConfigError("-b, -q and -o cannot be combined with -s, which resets all queues")
     text = options.timestamp.strip()
     timestamp = parse_time(text)
     force = options.force == "true"
     resets = await admin.reset_offset(group, topic, timestamp=timestamp, force=force)
-    return (
+    text = (
         f"rollback consumer offset by specified group[{group}], topic[{topic}],"
         f" force[{options.force}], timestamp(string)[{text}], timestamp(long)[{timestamp}]\n"
         + reset_table(resets)
     )
+    return CommandOutcome(text, _document(group, resets))
+
+
+def _document(group: str, resets: Sequence[QueueReset]) -> dict[str, object]:
+    queues = [
+        row(
+            reset.queue,
+            offset=reset.offset,
+            before=reset.before,
+            broker_offset=reset.broker_offset,
+        )
+        for reset in resets
+    ]
+    return {"group": group, "queues": queues}
 
 
 def parse_time(text: str) -> int:

@@ -6,12 +6,15 @@ Source: tools/command/stats/StatsAllSubCommand.java of 4.9.8.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import fixed, front
-from steelyard.errors import SteelyardError
+from steelyard.errors import RemotingError, RouteError, SteelyardError
 from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -29,43 +32,58 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     stats.add_argument("-t", "--topic", help="only this topic")
 
 
-async def stats_all(admin: Admin, options: argparse.Namespace) -> str:
+async def stats_all(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     wanted = given(options.topic)
     text = (
         f"{'#Topic':<64}  {'#Consumer Group':<64} {'#Accumulation':>12} {'#InTPS':>11}"
         f" {'#OutTPS':>11} {'#InMsg24Hour':>14} {'#OutMsg24Hour':>14}\n"
     )
-    for topic in await admin.topics():
+    topics = await admin.topics()
+    if not topics and not (await admin.clusters()).broker_addr_table:
+        raise RouteError(NO_BROKER)
+    rows: list[dict[str, object]] = []
+    for topic in topics:
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or (wanted is not None and topic != wanted):
             continue
         try:
-            text += await _topic_lines(admin, topic, options.activeTopic)
+            rows += await _topic_rows(admin, topic, options.activeTopic)
         except SteelyardError:
             continue  # a topic without a broker has no rates, as in mqadmin
-    return text
+    return CommandOutcome(text + "".join(map(_line, rows)), {"topics": rows})
 
 
-async def _topic_lines(admin: Admin, topic: str, active_only: bool) -> str:
+async def _topic_rows(admin: Admin, topic: str, active_only: bool) -> list[dict[str, object]]:
+    """Return a row for each group of a topic; if it has none, one whose `group` is None."""
     from steelyard.wire.remoting.names import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 
     rate_in, messages_in = await _figures(admin, topic, TOPIC_PUT_NUMS, topic)
     groups = await admin.groups_of(topic)
-    begin = f"{front(topic, 64):<64}  "
     if not groups and (messages_in or not active_only):
-        return (
-            f"{begin}{'':<64} {0:>12} {fixed(rate_in, 2):>11} {'':>11} {messages_in:>14}"
-            f" {'NO_CONSUMER':>14}\n"
-        )
-    text = ""
+        return [_row(topic, None, 0, rate_in, None, messages_in, None)]
+    rows = []
     for group in groups:
         rate_out, messages_out = await _figures(admin, topic, GROUP_GET_NUMS, f"{topic}@{group}")
         if messages_in or messages_out or not active_only:
-            text += (
-                f"{begin}{front(group, 64):<64} {await _lag(admin, group, topic):>12}"
-                f" {fixed(rate_in, 2):>11} {fixed(rate_out, 2):>11} {messages_in:>14}"
-                f" {messages_out:>14}\n"
-            )
-    return text
+            lag = await _lag(admin, group, topic)
+            rows.append(_row(topic, group, lag, rate_in, rate_out, messages_in, messages_out))
+    return rows
+
+
+def _row(*cells: object) -> dict[str, object]:
+    """Name the figures. Rates are messages per second, counts are those of a day."""
+    names = ("topic", "group", "accumulation", "in_tps", "out_tps", "in_day", "out_day")
+    return dict(zip(names, cells, strict=True))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    group, rate_out, messages_out = row["group"], row["out_tps"], row["out_day"]
+    if group is None:
+        group, messages_out = "", "NO_CONSUMER"
+    out = "" if rate_out is None else fixed(rate_out, 2)
+    return (
+        f"{front(row['topic'], 64):<64}  {front(group, 64):<64} {row['accumulation']:>12}"
+        f" {fixed(row['in_tps'], 2):>11} {out:>11} {row['in_day']:>14} {messages_out:>14}\n"
+    )
 
 
 async def _figures(admin: Admin, topic: str, name: str, key: str) -> tuple[float, int]:
@@ -74,9 +92,10 @@ async def _figures(admin: Admin, topic: str, name: str, key: str) -> tuple[float
 
     found: list[BrokerStatsData] = []
     for address in broker_addresses(await admin.route(topic)).values():
-        data = await admin.stats(address, name, key)
-        if data is not None:
-            found.append(data)
+        with suppress(RemotingError):  # of several brokers the others still count
+            data = await admin.stats(address, name, key)
+            if data is not None:
+                found.append(data)
     return sum(data.stats_minute.tps for data in found), sum(map(_of_a_day, found))
 
 

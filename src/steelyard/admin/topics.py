@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from steelyard.admin import names
+from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, add_where_options, given
+from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import date_milliseconds, front, permission, pretty, shown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
@@ -67,9 +69,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 # -- topicRoute ------------------------------------------------------------------------------------
 
 
-async def topic_route(admin: Admin, options: argparse.Namespace) -> str:
-    route = await admin.route(options.topic.strip())
-    return route_table(route) if options.list else route_json(route)
+async def topic_route(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    topic = options.topic.strip()
+    route = await admin.route(topic)
+    text = route_table(route) if options.list else route_json(route)
+    return CommandOutcome(text, {"topic": topic, **row(route)})
 
 
 def route_json(route: TopicRouteData) -> str:
@@ -117,11 +121,13 @@ def route_table(route: TopicRouteData) -> str:
 # -- topicStatus -----------------------------------------------------------------------------------
 
 
-async def topic_status(admin: Admin, options: argparse.Namespace) -> str:
+async def topic_status(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     table = await admin.topic_stats(options.topic.strip())
     if not table:
         raise RouteError(f"no queue of topic {options.topic} is known to its brokers")
-    return status_table(table)
+    return CommandOutcome(
+        status_table(table), {"queues": [row(queue, table[queue]) for queue in sorted(table)]}
+    )
 
 
 def status_table(table: Mapping[MessageQueue, TopicOffset]) -> str:
@@ -143,19 +149,24 @@ def status_table(table: Mapping[MessageQueue, TopicOffset]) -> str:
 # -- topicList -------------------------------------------------------------------------------------
 
 
-async def topic_list(admin: Admin, options: argparse.Namespace) -> str:
+async def topic_list(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     topics = await admin.topics()
+    if not topics and not (await admin.clusters()).broker_addr_table:
+        raise RouteError(NO_BROKER)
     if not options.clusterModel:
-        return "".join(f"{shown(topic)}\n" for topic in topics)
+        text = "".join(f"{shown(topic)}\n" for topic in topics)
+        return CommandOutcome(text, {"topics": [{"topic": topic} for topic in topics]})
     text = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic", "#Consumer Group")
+    rows = []
     clusters = await admin.clusters()
     for topic in topics:
         if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             continue
         cluster, groups = await _consumers_of(admin, clusters, topic)
+        rows.append({"topic": topic, "cluster": cluster, "groups": groups})
         for group in groups or ("",):
             text += f"{front(cluster, 20):<20}  {front(topic, 64):<64}  {front(group, 64):<64}\n"
-    return text
+    return CommandOutcome(text, {"topics": rows})
 
 
 async def _consumers_of(
@@ -174,7 +185,7 @@ async def _consumers_of(
 # -- updateTopic, deleteTopic ----------------------------------------------------------------------
 
 
-async def update_topic(admin: Admin, options: argparse.Namespace) -> str:
+async def update_topic(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     from steelyard.wire.remoting.bodies import TopicConfig
 
     if options.perm not in (2, 4, 6):
@@ -199,7 +210,8 @@ async def update_topic(admin: Admin, options: argparse.Namespace) -> str:
         order=config.order,
     )
     text = "".join(f"create topic to {address} success.\n" for address in addresses)
-    return text + topic_config_line(config) + "\n"
+    text += topic_config_line(config) + "\n"
+    return CommandOutcome(text, {"brokers": addresses, "config": config})
 
 
 def topic_config_line(config: TopicConfig) -> str:
@@ -212,10 +224,10 @@ def topic_config_line(config: TopicConfig) -> str:
     )
 
 
-async def delete_topic(admin: Admin, options: argparse.Namespace) -> str:
+async def delete_topic(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     topic, cluster = options.topic.strip(), options.clusterName.strip()
     await admin.delete_topic(topic, cluster)
-    return deleted_topic(topic, cluster)
+    return CommandOutcome(deleted_topic(topic, cluster), {"topic": topic, "cluster": cluster})
 
 
 def deleted_topic(topic: str, cluster: str) -> str:
@@ -228,24 +240,30 @@ def deleted_topic(topic: str, cluster: str) -> str:
 # -- topicClusterList, updateOrderConf -------------------------------------------------------------
 
 
-async def topic_clusters(admin: Admin, options: argparse.Namespace) -> str:
-    route = await admin.route(options.topic.strip())
-    return "".join(f"{name}\n" for name in sorted({b.cluster for b in route.broker_datas}))
+async def topic_clusters(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    topic = options.topic.strip()
+    route = await admin.route(topic)
+    clusters = sorted({broker.cluster for broker in route.broker_datas})
+    text = "".join(f"{name}\n" for name in clusters)
+    return CommandOutcome(text, {"topic": topic, "clusters": clusters})
 
 
-async def update_order_conf(admin: Admin, options: argparse.Namespace) -> str:
+async def update_order_conf(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     topic = options.topic.strip()
     match options.method:
         case "get":
             found = await admin.order_conf(topic)
             if found is None:
                 raise RouteError(f"topic {topic} has no order conf")
-            return f"get orderConf success. topic=[{topic}], orderConf=[{found}] \n"
+            text = f"get orderConf success. topic=[{topic}], orderConf=[{found}] \n"
+            return CommandOutcome(text, {"topic": topic, "order_conf": found})
         case "delete":
             await admin.delete_order_conf(topic)
-            return f"delete orderConf success. topic=[{topic}]\n"
+            text = f"delete orderConf success. topic=[{topic}]\n"
+            return CommandOutcome(text, {"topic": topic, "order_conf": None})
     value = given(options.orderConf)
     if value is None:
         raise ConfigError("updateOrderConf -m put needs the queues: -v brokerName:queues;...")
     await admin.put_order_conf(topic, value)
-    return f"update orderConf success. topic=[{topic}], orderConf=[{value}]\n"
+    text = f"update orderConf success. topic=[{topic}], orderConf=[{value}]\n"
+    return CommandOutcome(text, {"topic": topic, "order_conf": value})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from steelyard.checks import Int32
 from steelyard.client.settings import check_address, nameserver_addresses, tls_context
@@ -28,6 +28,8 @@ from steelyard.wire.strangers import not_a_nameserver
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 ROUTE_REQUESTS = frozenset(
     {
@@ -147,6 +149,24 @@ class Asking:
     async def tell_nameservers(self, code: Int32, header: headers.Header) -> list[Command]:
         """Send a request to every nameserver, because they do not communicate with each other."""
         return [await self.ask(address, code, header) for address in self.nameservers]
+
+    async def _each(self, addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> list[T]:
+        """Ask several brokers, one after the other; return their answers in this order.
+
+        Raises the RemotingError of the first that does not answer, unless `_unanswered` allows to
+        continue without it.
+        """
+        answers: list[T] = []
+        for address in addresses:
+            try:
+                answers.append(await ask(address))
+            except RemotingError as error:
+                self._unanswered(error)
+        return answers
+
+    def _unanswered(self, error: RemotingError) -> None:
+        """One of several brokers did not answer: raise, so that no result is only a part."""
+        raise error
 
     # -- who is where ------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
-from steelyard.errors import BrokerError, RouteError, SteelyardError
+from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.overview import GroupProgress, group_progress
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -113,6 +113,8 @@ class Groups(KafkaGroups):
                 if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                     raise
                 offline = error
+            except RemotingError as error:
+                self._unanswered(error)
         raise offline or RouteError(f"no broker of group {group} is in its route")
 
     async def _members_at(self, group: str, address: str) -> ConsumerConnection:
@@ -175,6 +177,9 @@ class Groups(KafkaGroups):
                 if error.code != ResponseCode.SYSTEM_ERROR:
                     raise
                 continue  # none at this one
+            except RemotingError as error:
+                self._unanswered(error)
+                continue
             for connection in fastjson.read(ProducerConnection, reply.body).connection_set:
                 found.setdefault(connection.client_id, connection)
         return tuple(found[client_id] for client_id in sorted(found))
@@ -208,8 +213,8 @@ class Groups(KafkaGroups):
         """
         table: dict[MessageQueue, OffsetWrapper] = {}
         rate = 0.0
-        for address in broker_addresses(await self._group_route(group)).values():
-            stats = await self._stats_at(address, group, topic)
+        addresses = broker_addresses(await self._group_route(group)).values()
+        for stats in await self._each(addresses, lambda at: self._stats_at(at, group, topic)):
             table.update(stats.offset_table)
             rate += stats.consume_tps
         if not table:
@@ -240,7 +245,32 @@ class Groups(KafkaGroups):
         """Return when each queue's first, last and last consumed message were stored."""
         header = headers.TopicGroupRequestHeader(topic=topic, group=group)
         spans: list[QueueTimeSpan] = []
-        for address in broker_addresses(await self.route(topic)).values():
-            reply = await self.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+        code = RequestCode.QUERY_CONSUME_TIME_SPAN
+        addresses = broker_addresses(await self.route(topic)).values()
+        for reply in await self._each(addresses, lambda at: self.ask(at, code, header)):
             spans += fastjson.read(ConsumeTimeSpans, reply.body).consume_time_span_set
         return tuple(sorted(spans, key=lambda span: span.message_queue))
+
+    async def oldest_waits(self, progress: GroupProgress) -> dict[MessageQueue, int]:
+        """Return how old the oldest message is that a group has not consumed, in ms, per queue.
+
+        0 for a queue whose messages are all consumed. Queues of which it is unknown are missing:
+        those of Kafka groups, and of brokers that do not support the question. `progress`: as
+        returned by `consumer_progress`.
+        """
+        try:
+            await self.consume_stats(progress.group)
+        except RouteError:
+            return {}  # a Kafka group: its offsets are with its coordinator
+        lags = {row.queue: row.lag for row in progress.queues}
+        waits: dict[MessageQueue, int] = {}
+        for topic in sorted({queue.topic for queue in lags}):
+            try:
+                spans = await self.time_spans(progress.group, topic)
+            except (BrokerError, RouteError):
+                continue  # the topic was deleted meanwhile, or no broker supports it
+            for span in spans:
+                if span.message_queue in lags:
+                    is_behind = lags[span.message_queue] > 0
+                    waits[span.message_queue] = max(0, span.delay_time) if is_behind else 0
+        return waits

@@ -42,8 +42,10 @@ class KafkaGroups(Topics):
     async def kafka_groups(self) -> tuple[KafkaGroup, ...]:
         """Return the Kafka groups of all brokers, by name."""
         found: list[KafkaGroup] = []
-        for address in await self._brokers():
-            body = await self._ask_of_groups(address, KafkaGroupsHeader())
+        every = KafkaGroupsHeader()
+        for body in await self._each(
+            await self._brokers(), lambda at: self._ask_of_groups(at, every)
+        ):
             if body is not None:
                 found += _read(body, tuple[KafkaGroup, ...])
         return tuple(sorted(found, key=lambda group: group.group))

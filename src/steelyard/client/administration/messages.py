@@ -10,7 +10,7 @@ import time
 from steelyard.checks import PositiveInt32
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
-from steelyard.errors import BrokerError, MessageError, RouteError, SteelyardError
+from steelyard.errors import BrokerError, MessageError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.overview import MessageTrack, TrackKind, track_kind
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
@@ -102,6 +102,9 @@ class Messages(Groups):
             except BrokerError as error:
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
+                continue
+            except RemotingError as error:
+                self._unanswered(error)
                 continue
             # Indexes search by hash, so other topics' messages may be included.
             views = decode_records(reply.body, name)

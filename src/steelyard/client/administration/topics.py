@@ -55,8 +55,9 @@ class Topics(Asking):
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Return first offset, next offset and last store time of every queue of a topic."""
         table: dict[MessageQueue, TopicOffset] = {}
-        for address in broker_addresses(await self.route(topic)).values():
-            table.update(await self._reach_at(address, topic))
+        addresses = broker_addresses(await self.route(topic)).values()
+        for reach in await self._each(addresses, lambda at: self._reach_at(at, topic)):
+            table.update(reach)
         return table
 
     async def _reach_at(self, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
@@ -68,8 +69,9 @@ class Topics(Asking):
         """Return the groups that consume or have consumed a topic, sorted."""
         groups: set[str] = set()
         header = headers.TopicRequestHeader(topic=topic)
-        for address in broker_addresses(await self.route(topic)).values():
-            reply = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+        addresses = broker_addresses(await self.route(topic)).values()
+        for reply in await self._each(addresses, lambda at: self.ask(at, code, header)):
             groups |= set(fastjson.read(GroupList, reply.body).group_list)
         return tuple(sorted(groups))
 

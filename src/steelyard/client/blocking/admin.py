@@ -147,6 +147,7 @@ class Admin:
     consumer_progress = _blocking(AsyncAdmin.consumer_progress)
     consume_stats = _blocking(AsyncAdmin.consume_stats)
     time_spans = _blocking(AsyncAdmin.time_spans)
+    oldest_waits = _blocking(AsyncAdmin.oldest_waits)
     reset_offset = _blocking(AsyncAdmin.reset_offset)
     diagnose = _blocking(AsyncAdmin.diagnose)
     kafka_groups = _blocking(AsyncAdmin.kafka_groups)
