@@ -1,4 +1,4 @@
-"""The examples of docs/TESTING.md."""
+"""The examples of docs/TESTING.md, and of other pages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Example(NamedTuple):
     line: int
 
 
-def examples(language: str) -> list[Example]:
+def examples(language: str, guide: Path = GUIDE) -> list[Example]:
     """All examples in a language, in the guide's order."""
-    text = GUIDE.read_text()
+    text = guide.read_text()
     return [
         Example(block["code"], block["output"], text.count("\n", 0, block.start("code")) + 1)
         for block in _BLOCKS.finditer(text)
