@@ -130,7 +130,8 @@ class ServerProcesses:
                 ),
                 START_SECONDS,
             )
-            for child in children:
+            # One that has failed is the reason why others are not ready yet.
+            for child in sorted(children, key=lambda each: each.is_running and not each.error):
                 self._check_ready(child)
 
     def _check_ready(self, child: Child) -> None:
