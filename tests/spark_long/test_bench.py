@@ -33,7 +33,7 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_latency() -> None:
-    printed = run("bench/spark_latency.py", "--rounds", "1", "--seconds", "2", "--warm-up", "5")
+    printed = run("bench/spark_latency.py", "--rounds", "1", "--seconds", "12", "--warm-up", "5")
     (cells,) = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("| 1 |")]
     messages, p50, p90, least = map(int, cells[1:5])
     assert messages
