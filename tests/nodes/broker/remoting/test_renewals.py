@@ -7,11 +7,13 @@ from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig
+from steelyard.groups.remoting.registry import ClientChannel, Registry
 from steelyard.nodes.broker.remoting import renewals
 from steelyard.nodes.broker.remoting.renewals import AGAIN_MS, FIRST_OPAQUE, WAIT_MS
-from steelyard.nodes.seam import Closed, Received
+from steelyard.nodes.broker.requests import Peer, RemotingRequest
+from steelyard.nodes.seam import Closed, Effect, Received
 from steelyard.wire.remoting import fastjson
-from steelyard.wire.remoting.bodies import ConsumerRunningInfo, SubscriptionData
+from steelyard.wire.remoting.bodies import ConsumerData, ConsumerRunningInfo, SubscriptionData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
@@ -124,6 +126,22 @@ def test_a_late_answer_of_a_silent_client_counts() -> None:
     rig.advance(WAIT_MS)
     tell(rig, link, questions(rig, link)[0], SubscriptionData(TOPIC, "*", sub_version=NEWER))
     assert code(rig, link, pull(rig, link)) == 0
+
+
+def test_a_pull_that_waits_is_not_forgotten_by_a_process_that_stood_still() -> None:
+    registry = Registry()
+    data = ConsumerData(GROUP, subscription_data_set=(SubscriptionData(TOPIC, sub_version=1),))
+    registry.heard(ClientChannel(1, "10.0.0.1:1", "c", "JAVA", 453), data, 0)
+    waiting = renewals.Renewals(registry, enabled=True)
+    peer = Peer(1, "10.0.0.1:1", bytes(8))
+    first, second = (RemotingRequest(Command(int(PULL), number), peer) for number in (1, 2))
+    effects: list[Effect] = []
+    assert waiting.wait(first, GROUP, 0, effects)
+    assert waiting.wait(second, GROUP, 2 * AGAIN_MS, effects)
+    assert len(effects) == 1
+    waiting.check()
+    assert waiting.due(2 * AGAIN_MS) == [first, second]
+    waiting.check()
 
 
 def test_a_closed_link_takes_its_pulls_along() -> None:

@@ -77,11 +77,10 @@ class Renewals:
         ):
             return False
         question = self._questions.get((group, link))
-        if question is not None and now - question.asked_at < AGAIN_MS:
-            if not question.waiting:  # it has answered, or was silent
-                return False
-        else:
+        if question is None or not (question.waiting or now - question.asked_at < AGAIN_MS):
             question = self._ask(group, link, member.client.client_id, now, effects)
+        elif not question.waiting:  # it has answered, or was silent
+            return False
         question.waiting.append(request)
         self._waiting += 1
         return True
