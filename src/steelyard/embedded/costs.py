@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import os
 
+from steelyard.client.administration.asking import masters_of
 from steelyard.client.blocking.admin import Admin
 from steelyard.client.blocking.pull import PullConsumer
 from steelyard.embedded.administrator import administrator
 from steelyard.errors import ConnectError, RouteError
-from steelyard.ledger.events import LEDGER_TOPIC, decode
-from steelyard.ledger.stream import LedgerMessage, Stream
+from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.ledger.stream import DELAY_MS, LedgerMessage, Stream, ledger_message
 from steelyard.ledger.tables import Costs, Handoff, Rebalance
 from steelyard.nodes.consumer.remoting.questions import PullStatus
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData
 from steelyard.wire.remoting.codes import RequestCode
-from steelyard.wire.remoting.names import MASTER_ID
 
 MARKER_GROUP = "STEELYARD_LEDGER_READER"
 """The group that a reader joins for a moment at each broker."""
-
-DELAY_MS = 10_000
-"""As in `spark.ledger.job`: how long records may come after records of a later time."""
 
 MESSAGES_AT_ONCE = 256
 
@@ -45,7 +42,7 @@ class LedgerReader:
         Brokers that are down are left out.
         """
         with administrator(self._nameserver) as admin:
-            addresses = _broker_addresses(admin)
+            addresses = masters_of(admin.clusters())
             for name in [name for name in addresses if not _has_written(admin, addresses[name])]:
                 del addresses[name]
             try:
@@ -82,20 +79,13 @@ class LedgerReader:
         while offset < end:
             result = consumer.pull(queue, offset, max_messages=MESSAGES_AT_ONCE)
             if result.status is PullStatus.FOUND:
-                for message in result.messages:
-                    records = [record.at for record in decode(message.body)]
-                    place = (queue.broker_name, queue.queue_id, message.queue_offset)
-                    if records:
-                        self._messages.append(LedgerMessage(place, max(records), message.body))
+                for view in result.messages:
+                    place = (queue.broker_name, queue.queue_id, view.queue_offset)
+                    message = ledger_message(place, view.body)
+                    if message is not None:
+                        self._messages.append(message)
             offset = max(result.next_begin_offset, offset + 1)
         self._next[queue] = offset
-
-
-def _broker_addresses(admin: Admin) -> dict[str, str]:
-    """Return the masters that the nameserver knows, by name."""
-    table = admin.clusters().broker_addr_table
-    found = {name: table[name].broker_addrs.get(MASTER_ID) for name in sorted(table)}
-    return {name: address for name, address in found.items() if address is not None}
 
 
 def _has_written(admin: Admin, address: str) -> bool:

@@ -15,8 +15,9 @@ import os
 import uuid
 
 from steelyard.checks import unknown
+from steelyard.client.administration.asking import masters_of
 from steelyard.embedded.administrator import administrator
-from steelyard.embedded.kafka_connection import KafkaConnection, check_code
+from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import ArgumentError, BrokerError, RouteError
 from steelyard.groups.kafka.report import KafkaGroupMember, KafkaGroupReport
 from steelyard.wire.kafka.errors import ErrorCode
@@ -48,7 +49,6 @@ from steelyard.wire.kafka.messages.groups import (
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData
 from steelyard.wire.remoting.codes import RequestCode
-from steelyard.wire.remoting.names import MASTER_ID
 
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 """Epochs of the consumer protocol with these meanings (KIP-848); static members use the last."""
@@ -121,7 +121,7 @@ def _coordinator(bootstrap: str, group: str) -> KafkaConnection:
     with KafkaConnection(bootstrap.partition(",")[0]) as link:
         asked = FindCoordinatorRequest(coordinator_keys=(group,))
         (found,) = link.call(FIND_COORDINATOR, asked, FindCoordinatorResponse).coordinators
-    check_code(found.error_code, f"FindCoordinator for group {group}")
+        link.check(found.error_code, f"FindCoordinator for group {group}")
     return KafkaConnection(f"{found.host}:{found.port}")
 
 
@@ -139,14 +139,14 @@ def _heartbeat(
         topic_partitions=() if is_first else None,
     )
     reply = link.call(CONSUMER_GROUP_HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
-    check_code(reply.error_code, f"ConsumerGroupHeartbeat of group {group}")
+    link.check(reply.error_code, f"ConsumerGroupHeartbeat of group {group}")
 
 
 def _leave(link: KafkaConnection, group: str, member: MemberIdentity) -> None:
     request = LeaveGroupRequest(group_id=group, members=(member,))
     reply = link.call(LEAVE_GROUP, request, LeaveGroupResponse)
     for code in (reply.error_code, *(each.error_code for each in reply.members)):
-        check_code(code, f"LeaveGroup of group {group}")
+        link.check(code, f"LeaveGroup of group {group}")
 
 
 def _visit_coordinator(bootstrap: str, report: KafkaGroupReport) -> None:
@@ -170,7 +170,7 @@ def _visit_coordinator(bootstrap: str, report: KafkaGroupReport) -> None:
     with _coordinator(bootstrap, group) as link:
         reply = link.call(JOIN_GROUP, join(""), JoinGroupResponse)
         if reply.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-            check_code(reply.error_code, f"JoinGroup of group {group}")
+            link.check(reply.error_code, f"JoinGroup of group {group}")
         # Its response waits for the others, but the next request does not wait for the response.
         link.send(JOIN_GROUP, join(reply.member_id))
         _leave(link, group, MemberIdentity(reply.member_id, None, REASON))
@@ -186,8 +186,7 @@ def _visit_brokers(nameserver: str, group: str) -> None:
             admin.members(group)
         except BrokerError:
             raise RouteError(f"group {group} has no members") from None
-        table = admin.clusters().broker_addr_table
-        addresses = [table[name].broker_addrs[MASTER_ID] for name in sorted(table)]
+        addresses = list(masters_of(admin.clusters()).values())
         for address in addresses:
             admin.ask(address, RequestCode.HEART_BEAT, body=fastjson.write(data))
         for address in addresses:

@@ -45,6 +45,12 @@ from steelyard.ledger.tables import GroupEvent, Lag, TableRow
 _NOT_SHOWN = (Delivered, Committed)
 _at = attrgetter("at")
 
+DELAY_MS = 10_000
+"""How long records may come after records of a later time, by default.
+
+Brokers write records up to a second after what they tell; the rest is for their clocks.
+"""
+
 CHUNK = 20_000
 """Records that are decoded before those are added that are old enough."""
 
@@ -58,6 +64,12 @@ class LedgerMessage(NamedTuple):
     place: Place
     at: int
     body: bytes
+
+
+def ledger_message(place: Place, body: bytes) -> LedgerMessage | None:
+    """Return a message as it was read; None for one without records."""
+    records = decode(body)
+    return LedgerMessage(place, max(map(_at, records)), body) if records else None
 
 
 class OutputRow(NamedTuple):

@@ -16,9 +16,9 @@ from steelyard.client.aio.pull import PullConsumer
 from steelyard.config import HttpConfig
 from steelyard.driver.logs import logger
 from steelyard.errors import SteelyardError
-from steelyard.ledger.events import LEDGER_TOPIC, decode
+from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.ledger.group import GroupState
-from steelyard.ledger.stream import LedgerMessage, Stream
+from steelyard.ledger.stream import LedgerMessage, Stream, ledger_message
 from steelyard.types import MessageQueue
 from steelyard.web.rebalances import READER_GROUP, RebalanceCosts
 
@@ -112,12 +112,11 @@ class LedgerFollower:
                 self._failed(error)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            for message in result.messages:
-                records = decode(message.body)
-                if records:
-                    place = (queue.broker_name, queue.queue_id, message.queue_offset)
-                    at = max(record.at for record in records)
-                    self._waiting.append(LedgerMessage(place, at, message.body))
+            for view in result.messages:
+                place = (queue.broker_name, queue.queue_id, view.queue_offset)
+                message = ledger_message(place, view.body)
+                if message is not None:
+                    self._waiting.append(message)
             offset = result.next_begin_offset
 
     async def _compute(self) -> None:

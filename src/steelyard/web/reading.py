@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from steelyard.client.administration.asking import masters_of
 from steelyard.client.aio.admin import Admin
 from steelyard.config import HttpConfig
 from steelyard.driver.logs import logger
@@ -29,7 +30,6 @@ from steelyard.wire.figures import (
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import ClusterInfo
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode, SteelyardCode
-from steelyard.wire.remoting.names import MASTER_ID
 
 T = TypeVar("T")
 
@@ -140,14 +140,9 @@ class ClusterReader:
                 RequestCode.GET_BROKER_CLUSTER_INFO,
                 timeout_ms=self._config.timeout_ms,
             )
-            table = fastjson.read(ClusterInfo, reply.body).broker_addr_table
+            return masters_of(fastjson.read(ClusterInfo, reply.body))
         except SteelyardError as error:
             return str(error) or type(error).__name__
-        return {
-            name: data.broker_addrs[MASTER_ID]
-            for name, data in table.items()
-            if MASTER_ID in data.broker_addrs
-        }
 
     # -- brokers -----------------------------------------------------------------------------------
 

@@ -198,8 +198,7 @@ class Asking:
         if names is None:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
             raise RouteError(f"the nameserver knows no cluster {cluster}; it knows: {known}")
-        brokers = [info.broker_addr_table[name] for name in sorted(names)]
-        return [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
+        return [address for name, address in masters_of(info).items() if name in names]
 
     async def _chosen(self, cluster: str | None, broker: str | None) -> list[str]:
         """Return the addresses for a request to a cluster or a broker.
@@ -232,6 +231,16 @@ class Asking:
             return await self.route(retry_topic(group))
         except RouteError:
             raise RouteError(f"no broker knows group {group}: it has had no member yet") from None
+
+
+def masters_of(info: ClusterInfo) -> dict[str, str]:
+    """Return the address of each broker's master by the broker's name, in the order of the names.
+
+    Brokers that have only slaves are left out.
+    """
+    table = info.broker_addr_table
+    found = {name: table[name].broker_addrs.get(MASTER_ID) for name in sorted(table)}
+    return {name: address for name, address in found.items() if address is not None}
 
 
 def broker_addresses(route: TopicRouteData) -> dict[str, str]:

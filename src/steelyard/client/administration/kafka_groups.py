@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from steelyard.client.administration.asking import masters_of
 from steelyard.client.administration.topics import Topics
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
@@ -19,7 +20,6 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting.bodies import TopicOffset
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.headers import Header
-from steelyard.wire.remoting.names import MASTER_ID
 
 T = TypeVar("T")
 
@@ -77,9 +77,7 @@ class KafkaGroups(Topics):
 
     async def _brokers(self) -> list[str]:
         """Return the masters of all clusters."""
-        table = (await self.clusters()).broker_addr_table
-        addresses = [table[name].broker_addrs for name in sorted(table)]
-        return [each[MASTER_ID] for each in addresses if MASTER_ID in each]
+        return list(masters_of(await self.clusters()).values())
 
     async def _ask_of_groups(self, address: str, header: KafkaGroupsHeader) -> bytes | None:
         try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from steelyard.arguments import seconds, whole_number
 from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.ledger.stream import DELAY_MS
 from steelyard.spark.ledger.job import (
-    DELAY_MS,
     MESSAGES_MAX,
     SINKS,
     follow_ledger,

@@ -19,6 +19,7 @@ import msgspec
 from steelyard.errors import ConfigError
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
+from steelyard.ledger.stream import DELAY_MS
 from steelyard.ledger.tables import TABLES, Costs, Handoff, Rebalance
 from steelyard.spark.ledger.lakes import DeltaSink, IcebergSink
 from steelyard.spark.ledger.query import DROPS, Drops, made_rows
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "_checkpoint"
 """The folder beside the tables with the query's progress and state."""
-
-DELAY_MS = 10_000
-"""How long records may come after records of a later time, by default.
-
-Brokers write records up to a second after what they tell; the rest is for their clocks.
-"""
 
 MESSAGES_MAX = 4_000
 """Messages of the ledger in a micro-batch, by default; a message has at most 500 records."""

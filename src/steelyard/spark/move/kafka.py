@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 
 from steelyard.client.blocking.kafka import KafkaConsumer
+from steelyard.driver.blocking_links import check_code
 from steelyard.errors import ConfigError, ConnectError, NoOffsetError, RouteError
 from steelyard.spark.move.contract import (
     MoveCluster,
@@ -19,7 +20,6 @@ from steelyard.spark.move.kafka_groups import KafkaGroupOffsets
 from steelyard.spark.move.kafka_servers import KafkaAccess, KafkaServers
 from steelyard.spark.move.kafka_writer import KafkaAppender
 from steelyard.spark.offsets import QueueName
-from steelyard.spark.servers.kafka_link import check_code
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import closing
 
+from steelyard.driver.blocking_links import check_code
 from steelyard.errors import KafkaError
 from steelyard.spark.move.kafka_servers import KafkaAccess, KafkaServers
 from steelyard.spark.offsets import QueueName
-from steelyard.spark.servers.kafka_link import check_code
 from steelyard.types import numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (

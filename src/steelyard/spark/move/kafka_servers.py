@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from steelyard.driver.blocking_links import KafkaLink, check_code
 from steelyard.errors import KafkaError, ProtocolError, RemotingError, RouteError, SteelyardError
 from steelyard.spark.options.access import Access
-from steelyard.spark.servers.kafka_link import KafkaLink, check_code
+from steelyard.spark.servers.kafka_link import kafka_link
 from steelyard.spark.servers.patience import persist
 from steelyard.spark.servers.wrong_port import explained
 from steelyard.wire.kafka.errors import ErrorCode
@@ -75,7 +76,7 @@ class KafkaServers:
         """Return the connection to an address, opened if there is none."""
         link = self._links.get(address)
         if link is None:
-            made = KafkaLink(address, self._given.timeout_ms, self._given.access)
+            made = kafka_link(address, self._given.timeout_ms, self._given.access)
             link = self._links[address] = made
         return link
 

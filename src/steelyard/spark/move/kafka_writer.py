@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steelyard.driver.blocking_links import check_code
 from steelyard.errors import ConfigError, KafkaError
 from steelyard.spark.move.contract import Token, in_full, written_by_others
 from steelyard.spark.move.kafka_servers import KafkaAccess, KafkaServers
 from steelyard.spark.offsets import QueueName
-from steelyard.spark.servers.kafka_link import check_code
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from steelyard.client.administration.asking import masters_of
 from steelyard.client.blocking.admin import Admin
 from steelyard.errors import BrokerError, ConfigError, MessageError, RouteError
 from steelyard.produce.rules import check_topic
@@ -26,7 +27,6 @@ from steelyard.spark.reading.pull import messages
 from steelyard.spark.servers.patience import persist
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.message import decode_records
-from steelyard.wire.remoting.names import MASTER_ID
 
 ROUTE_TIMEOUT_S = 10
 """Longest wait until nameservers know a new topic."""
@@ -125,11 +125,7 @@ class RocketMQSide:
                 f"the target has not one cluster, but {names}; create topic {topic!r} in the right"
                 " one first"
             )
-        found = {
-            name: data.broker_addrs[MASTER_ID]
-            for name, data in info.broker_addr_table.items()
-            if MASTER_ID in data.broker_addrs
-        }
+        found = masters_of(info)
         if not found:
             raise RouteError("the target has no broker that topics can be created on")
         return found

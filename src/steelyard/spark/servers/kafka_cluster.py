@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import msgspec
 
+from steelyard.driver.blocking_links import KafkaLink
 from steelyard.errors import ConfigError, KafkaError, ProtocolError, RemotingError, SteelyardError
 from steelyard.routes import layout as layouts
 from steelyard.routes.brokers import BrokerEntry, brokers_namespace
 from steelyard.routes.layout import LAYOUT_ATTRIBUTE, Layout, layouts_namespace
 from steelyard.spark.options.writing import SinkOptions
-from steelyard.spark.servers.kafka_link import KafkaLink
+from steelyard.spark.servers.kafka_link import kafka_link
 from steelyard.spark.servers.server_links import ServerLinks
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (
@@ -48,7 +49,7 @@ class KafkaCluster:
         link = self._links.get(address)
         if link is None:
             options = self._options
-            link = self._links[address] = KafkaLink(address, options.timeout_ms, options.access)
+            link = self._links[address] = kafka_link(address, options.timeout_ms, options.access)
         return link
 
     @contextmanager

@@ -1,96 +1,14 @@
-"""A blocking connection to the Kafka listener of a broker, for Spark's workers."""
+"""Connections of Spark's workers to the Kafka listeners of brokers."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from steelyard.errors import KafkaError, ProtocolError, RemotingError
+from steelyard.driver.blocking_links import KafkaLink
 from steelyard.spark.options.access import Access
-from steelyard.spark.servers.link import connect, failure
-from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.frame import RawReply, ReplyDecoder, Request, encode, read_reply
-from steelyard.wire.kafka.schema import Api, ApiMessage
+from steelyard.spark.servers.link import connect
 
-RECEIVE_BYTES = 1 << 16
 CLIENT_ID = "steelyard-spark"
 
-RETRIABLE = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
-"""Errors that pass: a broker starts, lacks replicas, or is finishing an earlier transaction."""
 
-M = TypeVar("M", bound=ApiMessage)
-
-
-class KafkaLink:
-    """A connection; raises as `link.connect`."""
-
-    def __init__(self, address: str, timeout_ms: int, access: Access) -> None:
-        self.address = address
-        self._correlation_id = 0
-        self._decoder = ReplyDecoder()
-        self._sent: dict[int, tuple[Api, int]] = {}
-        self._replies: dict[int, RawReply] = {}
-        self._socket = connect(address, timeout_ms, access)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def send(self, api: Api, version: int, message: ApiMessage) -> int:
-        """Send a request; return its correlation id, for `receive`."""
-        self._correlation_id += 1
-        request = Request(api, version, self._correlation_id, CLIENT_ID, message)
-        self._sent[self._correlation_id] = api, version
-        try:
-            self._socket.sendall(encode(request))
-        except OSError as error:
-            raise failure(self.address, error) from None
-        return self._correlation_id
-
-    def receive(self, correlation_id: int, kind: type[M]) -> M:
-        """Wait for the response to a request. Raises RemotingError or ProtocolError."""
-        while correlation_id not in self._replies:
-            try:
-                data = self._socket.recv(RECEIVE_BYTES)
-            except OSError as error:
-                raise failure(self.address, error) from None
-            if not data:
-                raise RemotingError(f"{self.address} closed the connection")
-            for reply in self._decoder.feed(data):
-                self._replies[reply.correlation_id] = reply
-        api, version = self._sent.pop(correlation_id)
-        message = read_reply(api, version, self._replies.pop(correlation_id))
-        if not isinstance(message, kind):
-            raise ProtocolError(f"{self.address} answered {api.name} with {type(message).__name__}")
-        return message
-
-    def call(self, api: Api, version: int, message: ApiMessage, kind: type[M]) -> M:
-        """Return the response to a request."""
-        return self.receive(self.send(api, version, message), kind)
-
-    def check(self, code: int, doing: str) -> None:
-        """Raise KafkaError for a code other than NONE."""
-        check_code(self.address, code, doing)
-
-
-def check_code(address: str, code: int, doing: str) -> None:
-    """Raise KafkaError for a code other than NONE."""
-    if code != ErrorCode.NONE:
-        names = {each.value: each.name for each in ErrorCode}
-        text = f"{address} answers {names.get(code, code)} to {doing}"
-        raise KafkaError(code, text, retriable=code in RETRIABLE)
+def kafka_link(address: str, timeout_ms: int, access: Access) -> KafkaLink:
+    """Return a new connection; raises as `link.connect`."""
+    return KafkaLink(address, connect(address, timeout_ms, access), CLIENT_ID)

@@ -1,7 +1,7 @@
 """A blocking connection to a broker or nameserver, for Spark's workers.
 
-A worker reads one queue at a time and only waits for it, so a plain socket is simpler than the
-event loop of `driver`. Requests may be pipelined, as long as each reply is awaited by its opaque.
+A worker reads one queue at a time and only waits for it (`driver.blocking_links`). Requests may be
+pipelined, as long as each reply is awaited by its opaque.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from typing import Self
 
 import msgspec
 
-from steelyard.errors import (
-    BrokerError,
-    CallTimeoutError,
-    ConnectError,
-    RemotingError,
-)
+from steelyard.driver import blocking_links
+from steelyard.driver.blocking_links import failure
+from steelyard.errors import BrokerError, ConnectError, RemotingError
 from steelyard.spark.options.access import PLAIN, Access
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import ResponseCode
@@ -30,28 +27,16 @@ def connect(address: str, timeout_ms: int, access: Access) -> socket.socket:
 
     Raises ConnectError if nothing listens there or TLS fails, ConfigError for unusable TLS files.
     """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    try:
-        made = socket.create_connection((host, int(port)), timeout_ms / 1000)
-    except OSError as error:
-        raise ConnectError(f"cannot connect to {address}: {error}") from None
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made = blocking_links.connect(address, timeout_ms)
     context = access.context()
     if context is None:
         return made
+    host = address.rpartition(":")[0].strip("[]")
     try:
         return context.wrap_socket(made, server_hostname=host)
     except OSError as error:
         made.close()
         raise ConnectError(f"TLS with {address} failed: {error}") from None
-
-
-def failure(address: str, error: OSError) -> RemotingError:
-    """Return what a failed read or write of a connection means."""
-    if isinstance(error, TimeoutError):
-        return CallTimeoutError(f"no reply from {address} within the time-out")
-    return RemotingError(f"connection to {address} failed: {error}")
 
 
 class Link:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from steelyard.driver.blocking_links import KafkaLink
 from steelyard.errors import ConfigError, KafkaError, SteelyardError
 from steelyard.produce.rules import check_topic
 from steelyard.routes.layout import Layout
@@ -25,7 +26,6 @@ from steelyard.spark.joining import pieces
 from steelyard.spark.offsets import QueueName
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.servers.kafka_cluster import KafkaCluster
-from steelyard.spark.servers.kafka_link import KafkaLink
 from steelyard.spark.servers.patience import Patience, persist
 from steelyard.spark.servers.server_links import ServerLinks, WritableRoute
 from steelyard.spark.writing import kafka_batches
