@@ -304,6 +304,20 @@ def test_mqadmin_looks_into_a_member_of_ours(ours: Scene, ask: Ask, peer: Peer) 
         member.stop()
 
 
+def test_mqadmin_lists_producers_and_cleans_topics(ours: Scene, ask: Ask, peer: Peer) -> None:
+    broker = ours.cluster.brokers["broker-a"]
+    with Producer(f"{ours.topic}pg", ours.cluster.nameserver) as producer:
+        producer.send(ours.topic, b"x")
+        if peer.version == NEW:  # 4.x has no such command
+
+            def listed() -> bool:
+                lines = ask("producer", "-b", broker)
+                return any(f"producer group ({ours.topic}pg) instance" in line for line in lines)
+
+            until(listed, "mqadmin lists the producer")
+    assert ask("cleanUnusedTopic", "-b", broker) == ["success"]
+
+
 def test_mqadmin_resets_a_group_of_ours(ours: Scene, ask: Ask) -> None:
     member = ours.member()
     options = ("-g", ours.group, "-t", ours.topic, "-s", 0)
