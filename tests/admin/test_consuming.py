@@ -9,6 +9,8 @@ import time
 import pytest
 from tests.admin.processes import Ports, committed, json_lines, run, start, stored
 
+from steelyard import Producer, Server
+
 
 def consume(
     ports: Ports, topic: str, group: str, *options: str
@@ -154,6 +156,21 @@ def test_kafka_count_commits_exactly_so_many(ports: Ports) -> None:
     assert rest.returncode == 0
     bodies = first.stdout.splitlines() + rest.stdout.splitlines()
     assert sorted(bodies) == sorted(f"{number} " for number in range(100))
+
+
+def test_kafka_begins_everywhere_before_it_commits() -> None:
+    """1. One of two brokers answers slowly. 2. A new group gets records of the other, and ends. 3. A group that goes on
+    at `latest` misses none of the slow broker's: where the group begins there is committed."""
+    with Server(brokers=2) as server:
+        with Producer("p", server.nameserver) as producer:
+            for _ in range(16):
+                producer.send("KSlow", b"x")
+        server.slow_broker("broker-b", pause_ms=400)
+        where = ("--kafka", server.bootstrap_servers, "-t", "KSlow", "-g", "kslow")
+        first = run("consume", *where, "--from", "earliest", "--count", "1")
+        assert (first.returncode, len(first.stdout.splitlines())) == (0, 1)
+        rest = run("consume", *where, "--count", "15", "--timeout", "60")
+        assert (rest.returncode, len(rest.stdout.splitlines())) == (0, 15)
 
 
 def test_kafka_records_as_json(ports: Ports) -> None:

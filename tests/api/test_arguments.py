@@ -35,6 +35,7 @@ from steelyard import (
     aio,
 )
 from steelyard.driver.loops import background
+from steelyard.groups.overview import GroupProgress
 
 CLIENTS = (
     "Admin",
@@ -73,6 +74,7 @@ SAMPLES: Mapping[str, Any] = {
     "order_conf": "broker-a:1",
     "partition": TopicPartition("T", 0),
     "partitions": [TopicPartition("T", 0)],
+    "progress": GroupProgress("g", ()),
     "queue": MessageQueue("T", "broker-a", 0),
     "queues": [MessageQueue("T", "broker-a", 0)],
     "request": MessageView("b", "T", 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"x", b""),

@@ -12,7 +12,7 @@ from steelyard.admin.output import Printer
 from steelyard.admin.ports import listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
 from steelyard.client.aio.kafka import KafkaConsumer
-from steelyard.errors import ConnectError, RouteError, SteelyardError
+from steelyard.errors import CallTimeoutError, ConnectError, RouteError, SteelyardError
 from steelyard.wire.strangers import ServerKind
 
 if TYPE_CHECKING:
@@ -104,11 +104,18 @@ def _line(record: ConsumerRecord, *, as_json: bool) -> bytes:
 async def _begin(
     consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: Start
 ) -> None:
-    """Seek to the start in partitions without committed offset.
+    """Find where to begin in all these partitions, before the first record is printed.
 
-    The consumer itself handles ends.
+    Commits are of all positions then: who continues the group misses nothing in partitions of which
+    nothing was printed.
     """
-    if isinstance(start, End):
+    if isinstance(start, End):  # the consumer seeks by itself
+        found = await asyncio.gather(*map(consumer.position, partitions), return_exceptions=True)
+        for position in found:
+            if isinstance(position, CallTimeoutError):
+                continue  # its broker is down: read the others meanwhile
+            if isinstance(position, BaseException):
+                raise position
         return
     new = [partition for partition in partitions if await consumer.committed(partition) is None]
     ends = await consumer.end_offsets(new)

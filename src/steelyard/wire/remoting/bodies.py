@@ -345,7 +345,7 @@ class ProducerTable(Body, frozen=True):
 class CommittedOffsetTable(Body, frozen=True):
     """Response to 43: the committed offsets by `topic@group` and queue."""
 
-    offset_table: dict[str, dict[int, int]]
+    offset_table: dict[str, dict[Int, Long]]
 
 
 class QueueTimeSpan(Body, frozen=True):
