@@ -41,7 +41,7 @@ from steelyard.groups.kafka.consumer.member_changes import (
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
-from steelyard.groups.kafka.consumer.waiting import SHORT_MS, LateHeartbeats
+from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
@@ -356,6 +356,7 @@ class ConsumerGroups:
         self._late.gone(group.group_id, member_id, ErrorCode.NONE, effects)
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
+        self._late.heard(group.group_id, member.member_id, asker.software)
         self._changes.settled(group, effects)
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -392,7 +393,7 @@ class ConsumerGroups:
         """
         longest = self._config.group_consumer_heartbeat_interval_ms
         if group.awaits_target(member.member_id):
-            return min(SHORT_MS, longest)
+            return self._late.short_ms(group.group_id, member.member_id)
         if group.window.is_restless(now):
             return min(max(RESTLESS_MS, RESTLESS_MS_OF_EACH * len(group)), longest)
         return None

@@ -11,10 +11,11 @@
   nothing for a whole interval (Java counts a new interval from the answer).
 - Java counts an interval from the answer: after a wait it is told a short one, and waits again.
 - librdkafka counts it from the heartbeat, and uses the interval that it was told last as the
-  time-out of the next heartbeat, but at least a second. So a wait leaves it 750 ms of that for the
-  way, on busy machines as well, and the interval told after a wait grows step by step: it is what
-  was waited and UNHEARD_MS, so that nobody is without news for longer. Other clients are taken to
-  be like librdkafka.
+  time-out of the next heartbeat. It looks for requests that are over their time-outs once a second,
+  and then closes the connection. So a wait leaves it 750 ms of that for the way, on busy machines
+  as well; after a short interval it does not wait at all. The interval told grows step by step: it
+  is what was waited and UNHEARD_MS, so that nobody is without news for longer. Other clients are
+  taken to be like librdkafka.
 
 What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
 """
@@ -33,7 +34,6 @@ from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
     JAVA,
-    TIMEOUT_MS_MIN,
     Waiter,
     Waiters,
     WaitLimits,
@@ -44,7 +44,10 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
 SHORT_MS = 100
-"""The interval that a member is told while something is under way for it."""
+"""The interval that Java is told while something is under way for a member."""
+
+SHORT_TIMEOUT_MS = 200
+"""The same for clients that use it as a time-out, too, which busy brokers have to meet."""
 
 MARGIN_MS = 750
 """What a wait leaves of a heartbeat's time-out: 15 % of the usual 5 s."""
@@ -57,10 +60,19 @@ FLEXIBLE_VERSION = 4
 
 
 class Pace(msgspec.Struct):
-    """What a member was told last. `reports`: it has yet to report that it has changed."""
+    """What a member was told last, and what it is told while something is under way for it.
+
+    `reports`: it has yet to report that it has changed.
+    """
 
     told_ms: int
+    short_ms: int
     reports: bool = False
+
+    @property
+    def wait_ms(self) -> int:
+        """Return how long its next heartbeat may wait if what was told is its time-out."""
+        return max(self.told_ms - MARGIN_MS, 0)
 
 
 class LateHeartbeats:
@@ -77,6 +89,17 @@ class LateHeartbeats:
 
     # -- what a member is told -------------------------------------------------------------------
 
+    def heard(self, group_id: str, member_id: str, software: str) -> None:
+        """Note the client of a member, from which a heartbeat came."""
+        if not self.enabled:
+            return
+        short_ms = min(SHORT_MS if software == JAVA else SHORT_TIMEOUT_MS, self._interval_ms)
+        self._pace(group_id, member_id).short_ms = short_ms
+
+    def short_ms(self, group_id: str, member_id: str) -> int:
+        """Return the interval of a member for which something is under way."""
+        return self._pace(group_id, member_id).short_ms
+
     def interval_ms(
         self,
         group_id: str,
@@ -86,22 +109,21 @@ class LateHeartbeats:
         reported: bool,
         usual_ms: int | None = None,
     ) -> int:
-        """Return the interval to tell a member.
+        """Return the interval to tell a member, in an answer that comes at once.
 
         `changed`: by this heartbeat; `reported`: it has told what it owns; `usual_ms`: for a member
         for which nothing is under way, if it is not the configured one.
         """
         if not self.enabled:
             return self._interval_ms
-        pace = self._paces.setdefault((group_id, member.member_id), Pace(self._interval_ms))
-        is_short = changed or (reported and pace.reports) or not _is_stable(member)
-        pace.reports = changed
-        pace.told_ms = self._short_ms if is_short else usual_ms or self._interval_ms
-        return pace.told_ms
-
-    @property
-    def _short_ms(self) -> int:
-        return min(SHORT_MS, self._interval_ms)
+        pace = self._pace(group_id, member.member_id)
+        told_ms = usual_ms or self._interval_ms
+        if changed or (reported and pace.reports) or not _is_stable(member):
+            told_ms = pace.short_ms
+        elif not reported and not pace.wait_ms:
+            told_ms = min(told_ms, UNHEARD_MS)
+        pace.reports, pace.told_ms = changed, told_ms
+        return told_ms
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Forget a member that is none any more."""
@@ -133,10 +155,9 @@ class LateHeartbeats:
             return False
         is_java = asker.software == JAVA
         most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
+        pace = self._pace(group_id, member.member_id)
         if not is_java:
-            pace = self._paces.get((group_id, member.member_id))
-            timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
-            most_ms = min(most_ms, timeout_ms - MARGIN_MS)
+            most_ms = min(most_ms, pace.wait_ms)
         time_ms = wait_ms(most_ms, self._session_ms)
         if not time_ms:
             return False
@@ -145,7 +166,7 @@ class LateHeartbeats:
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._short_ms
+            heartbeat_interval_ms=pace.short_ms
             if is_short
             else min(usual_ms, time_ms + UNHEARD_MS),
         )
@@ -205,14 +226,16 @@ class LateHeartbeats:
             self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
             return
         assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-        self._tell(waiter, self._short_ms)
-        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=self._short_ms)
+        pace = self._pace(waiter.group_id, waiter.member_id)
+        pace.told_ms = pace.short_ms
+        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=pace.short_ms)
         self.answer(waiter, message, effects)
 
-    def _tell(self, waiter: Waiter, interval_ms: int) -> None:
-        pace = self._paces.get((waiter.group_id, waiter.member_id))
-        if pace is not None:
-            pace.told_ms = interval_ms
+    def _pace(self, group_id: str, member_id: str) -> Pace:
+        key = group_id, member_id
+        if key not in self._paces:
+            self._paces[key] = Pace(self._interval_ms, min(SHORT_TIMEOUT_MS, self._interval_ms))
+        return self._paces[key]
 
     @property
     def next_at(self) -> int | None:
@@ -223,7 +246,8 @@ class LateHeartbeats:
         """Answer those that have waited long enough."""
         for waiter in self._waiting.due(now):
             assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-            self._tell(waiter, waiter.message.heartbeat_interval_ms)
+            pace = self._pace(waiter.group_id, waiter.member_id)
+            pace.told_ms = waiter.message.heartbeat_interval_ms
             effects.append(Replied(waiter.handle, waiter.message))
 
     def check(self, groups: Iterable[ConsumerGroup], timers: Timers) -> None:
