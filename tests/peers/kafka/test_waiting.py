@@ -52,9 +52,10 @@ def test_no_heartbeat_of_librdkafka_is_over_its_time_out(waiting_kafka: Running,
     """1. Its members come one after the other, and commit. 2. They go again. 3. None has closed a connection on which a heartbeat
     waited: it tells such a time-out in its log only (REQTMOUT)."""
     from confluent_kafka import Consumer, Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
-    servers = {"bootstrap.servers": waiting_kafka.bootstrap}
+    servers: dict[str, str | int | float | bool] = {"bootstrap.servers": waiting_kafka.bootstrap}
     admin = AdminClient(servers)
     admin.create_topics([NewTopic(name, 12, 1)])[name].result(30)
     producer = Producer(servers)
