@@ -32,7 +32,9 @@ def test_what_reading_needs() -> None:
     assert required(["Pandas"], ["numpy", "python_dateutil"]) == sorted(
         {*required(["pandas"])} - {"numpy", "python-dateutil", "six"}
     )
-    with pytest.raises(ConfigError, match="'nosuch' cannot be left out: it is not needed; .* numpy"):
+    with pytest.raises(
+        ConfigError, match=r"'nosuch' cannot be left out: it is not needed; .* numpy"
+    ):
         required(["pandas"], ["numpy", "NoSuch"])
 
 

@@ -239,7 +239,9 @@ class ConsumerGroups:
             if holdings(after) == holdings(member):
                 continue  # a higher epoch alone can wait for the next heartbeat
             self._changes.put(group, member, after, now)
-            answers.append((waiter, self._response(group, after, now, changed=True, tells=True)))
+            waited_ms = now - waiter.since
+            news = self._response(group, after, now, changed=True, tells=True, waited_ms=waited_ms)
+            answers.append((waiter, news))
         try:
             self._changes.settled(group, effects)
         except StorageError as error:
@@ -250,9 +252,9 @@ class ConsumerGroups:
         for waiter, answer in answers:
             self._late.answer(waiter, answer, effects)
 
-    def released(self, link: int, effects: Effects) -> None:
+    def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""
-        self._late.released(link, effects)
+        self._late.released(link, now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
         """End what waits on a link that is closed."""
@@ -353,7 +355,7 @@ class ConsumerGroups:
                 return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         self._settle_in(group, now, effects)
         # One that still waits is on a connection that its member has given up: no news for that.
-        self._late.gone(group.group_id, member_id, ErrorCode.NONE, effects)
+        self._late.superseded(group.group_id, member_id, now, effects)
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
         self._late.heard(group.group_id, member.member_id, asker.software)
@@ -415,6 +417,7 @@ class ConsumerGroups:
         changed: bool,
         tells: bool,
         reported: bool = False,
+        waited_ms: int = 0,
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the answer to a heartbeat. `tells`: with the partitions that it may read."""
         interval_ms = self._late.interval_ms(
@@ -422,6 +425,7 @@ class ConsumerGroups:
             member,
             changed=changed,
             reported=reported,
+            waited_ms=waited_ms,
             usual_ms=self._usual_ms(group, member, now),
         )
         return ConsumerGroupHeartbeatResponse(

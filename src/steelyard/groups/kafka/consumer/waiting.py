@@ -14,8 +14,10 @@
   time-out of the next heartbeat. It looks for requests that are over their time-outs once a second,
   and then closes the connection. So a wait leaves it 750 ms of that for the way, on busy machines
   as well; after a short interval it does not wait at all. The interval told grows step by step: it
-  is what was waited and UNHEARD_MS, so that nobody is without news for longer. Other clients are
-  taken to be like librdkafka.
+  is what was waited and UNHEARD_MS, so that nobody is without news for longer. An answer with news,
+  or released by another request, tells what was waited, if that is longer than the short interval:
+  the next heartbeat comes at once as well, and can wait. Other clients are taken to be like
+  librdkafka.
 
 What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
 """
@@ -60,13 +62,14 @@ FLEXIBLE_VERSION = 4
 
 
 class Pace(msgspec.Struct):
-    """What a member was told last, and what it is told while something is under way for it.
+    """What a member was told last.
 
+    `is_java`: its client counts intervals from the answer, and has a time-out of its own;
     `reports`: it has yet to report that it has changed.
     """
 
     told_ms: int
-    short_ms: int
+    is_java: bool = False
     reports: bool = False
 
     @property
@@ -91,14 +94,17 @@ class LateHeartbeats:
 
     def heard(self, group_id: str, member_id: str, software: str) -> None:
         """Note the client of a member, from which a heartbeat came."""
-        if not self.enabled:
-            return
-        short_ms = min(SHORT_MS if software == JAVA else SHORT_TIMEOUT_MS, self._interval_ms)
-        self._pace(group_id, member_id).short_ms = short_ms
+        if self.enabled:
+            self._pace(group_id, member_id).is_java = software == JAVA
 
-    def short_ms(self, group_id: str, member_id: str) -> int:
-        """Return the interval of a member for which something is under way."""
-        return self._pace(group_id, member_id).short_ms
+    def short_ms(self, group_id: str, member_id: str, waited_ms: int = 0) -> int:
+        """Return the interval of a member for which something is under way.
+
+        With it, the next heartbeat comes soon after an answer that waited so long.
+        """
+        is_java = self._pace(group_id, member_id).is_java
+        short_ms = SHORT_MS if is_java else max(SHORT_TIMEOUT_MS, waited_ms)
+        return min(short_ms, self._interval_ms)
 
     def interval_ms(
         self,
@@ -107,19 +113,21 @@ class LateHeartbeats:
         *,
         changed: bool,
         reported: bool,
+        waited_ms: int = 0,
         usual_ms: int | None = None,
     ) -> int:
-        """Return the interval to tell a member, in an answer that comes at once.
+        """Return the interval to tell a member, in an answer that comes now.
 
-        `changed`: by this heartbeat; `reported`: it has told what it owns; `usual_ms`: for a member
-        for which nothing is under way, if it is not the configured one.
+        `changed`: by this heartbeat; `reported`: it has told what it owns; `waited_ms`: since the
+        heartbeat; `usual_ms`: for a member for which nothing is under way, if it is not the
+        configured one.
         """
         if not self.enabled:
             return self._interval_ms
         pace = self._pace(group_id, member.member_id)
         told_ms = usual_ms or self._interval_ms
         if changed or (reported and pace.reports) or not _is_stable(member):
-            told_ms = pace.short_ms
+            told_ms = self.short_ms(group_id, member.member_id, waited_ms)
         elif not reported and not pace.wait_ms:
             told_ms = min(told_ms, UNHEARD_MS)
         pace.reports, pace.told_ms = changed, told_ms
@@ -146,27 +154,26 @@ class LateHeartbeats:
 
         None of its member may still wait. `usual_ms`: see `interval_ms`.
         """
-        self.released(asker.link, effects)
+        self.released(asker.link, now, effects)
         if (
             not self.enabled
             or member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
             or not may_wait(asker, FLEXIBLE_VERSION)
         ):
             return False
-        is_java = asker.software == JAVA
         most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
         pace = self._pace(group_id, member.member_id)
-        if not is_java:
+        if not pace.is_java:
             most_ms = min(most_ms, pace.wait_ms)
         time_ms = wait_ms(most_ms, self._session_ms)
         if not time_ms:
             return False
         usual_ms = usual_ms or self._interval_ms
-        is_short = is_java or not _is_stable(member)
+        is_short = pace.is_java or not _is_stable(member)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=pace.short_ms
+            heartbeat_interval_ms=self.short_ms(group_id, member.member_id, time_ms)
             if is_short
             else min(usual_ms, time_ms + UNHEARD_MS),
         )
@@ -193,48 +200,52 @@ class LateHeartbeats:
         effects.append(Replied(waiter.handle, message))
 
     def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer a member that is none any more with this error, or with NONE for another cause."""
+        """Answer a member that is none any more with this error."""
         waiter = self._waiting.of_member(group_id, member_id)
         if waiter is not None:
-            self._end(waiter, error, effects)
+            self._refuse(waiter, error, effects)
 
     def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer all members of a group that has another coordinator now."""
         for waiter in self._waiting.of_group(group_id):
-            self._end(waiter, error, effects)
+            self._refuse(waiter, error, effects)
 
     def left(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer a member that is away or replaced, and forget what it was told."""
         self.gone(group_id, member_id, error, effects)
         self.forget(group_id, member_id)
 
-    def released(self, link: int, effects: Effects) -> None:
+    def superseded(self, group_id: str, member_id: str, now: int, effects: Effects) -> None:
+        """Answer a heartbeat whose member has sent another one."""
+        self._release(self._waiting.of_member(group_id, member_id), now, effects)
+
+    def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, on which something else came."""
-        waiter = self._waiting.of_link(link)
-        if waiter is not None:
-            self._end(waiter, ErrorCode.NONE, effects)
+        self._release(self._waiting.of_link(link), now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
         """End what waits on a link that is closed, perhaps because it waited too long."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
             self._limits.closed(waiter, now)
-        self.released(link, effects)
+        self._release(waiter, now, effects)
 
-    def _end(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
-        if error is not ErrorCode.NONE:
-            self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
+    def _refuse(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
+        self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
+
+    def _release(self, waiter: Waiter | None, now: int, effects: Effects) -> None:
+        if waiter is None:
             return
         assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-        pace = self._pace(waiter.group_id, waiter.member_id)
-        pace.told_ms = pace.short_ms
-        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=pace.short_ms)
+        short_ms = self.short_ms(waiter.group_id, waiter.member_id, now - waiter.since)
+        self._pace(waiter.group_id, waiter.member_id).told_ms = short_ms
+        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=short_ms)
         self.answer(waiter, message, effects)
 
     def _pace(self, group_id: str, member_id: str) -> Pace:
         key = group_id, member_id
         if key not in self._paces:
-            self._paces[key] = Pace(self._interval_ms, min(SHORT_TIMEOUT_MS, self._interval_ms))
+            self._paces[key] = Pace(self._interval_ms)
         return self._paces[key]
 
     @property
