@@ -128,7 +128,7 @@ class LateHeartbeats:
         told_ms = usual_ms or self._interval_ms
         if changed or (reported and pace.reports) or not _is_stable(member):
             told_ms = self.short_ms(group_id, member.member_id, waited_ms)
-        elif not reported and not pace.wait_ms:
+        elif reported or not pace.wait_ms:  # so it could not wait
             told_ms = min(told_ms, UNHEARD_MS)
         pace.reports, pace.told_ms = changed, told_ms
         return told_ms
