@@ -124,7 +124,7 @@ def disagreement(
 
 
 def end_by_interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt, without what Spark's client logs of calls that it cuts off."""
+    """Let Ctrl-C raise KeyboardInterrupt, without what Spark's client logs of calls cut off."""
 
     def interrupted(*_: object) -> None:
         logging.disable(logging.CRITICAL)
