@@ -346,7 +346,14 @@ class KafkaConsumer(Reading):
         return self._running
 
     async def _begun(self) -> Running:
-        running = Running(self.make(), "kafka-consumer", self._hooks, 1, tls=self._tls)
+        running = Running(
+            self.make(),
+            "kafka-consumer",
+            self._hooks,
+            1,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         await running.start()
         for call in self._first:
             await running.ask(call)

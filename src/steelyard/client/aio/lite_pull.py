@@ -124,7 +124,15 @@ class LitePullConsumer(Polling, Client):
         """
         self._check_open()
         node, application, assign = self.make()
-        running = Running(node, "consumer", application, 1, on_keep=self.on_keep, tls=self._tls)
+        running = Running(
+            node,
+            "consumer",
+            application,
+            1,
+            on_keep=self.on_keep,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         await self._begin(running, timeout, *assign)
         return self
 

@@ -95,7 +95,14 @@ class Producer(Client):
         if self._running is None:
             node = ProducerNode(self.config, new_ids(), SystemRandom())
             workers = CHECKS_AT_ONCE if self.config.checks else 0
-            running = Running(node, "producer", self._application, workers, tls=self._tls)
+            running = Running(
+                node,
+                "producer",
+                self._application,
+                workers,
+                tls=self._tls,
+                address_translation=self.config.address_translation,
+            )
             await self._begin(running, timeout)
         return self
 

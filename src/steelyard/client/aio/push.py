@@ -95,7 +95,13 @@ class PushConsumer(Pushing, Client):
         node, application = self.make()
         workers = self.config.consume_threads
         running = Running(
-            node, "consumer", application, workers, on_keep=self.on_keep, tls=self._tls
+            node,
+            "consumer",
+            application,
+            workers,
+            on_keep=self.on_keep,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
         )
         await self._begin(running, timeout)
         return self
