@@ -128,6 +128,7 @@ class Admin:
     system_topics = _blocking(AsyncAdmin.system_topics)
     queues = _blocking(AsyncAdmin.queues)
     topic_stats = _blocking(AsyncAdmin.topic_stats)
+    store_times = _blocking(AsyncAdmin.store_times)
     groups_of = _blocking(AsyncAdmin.groups_of)
     create_topic = _blocking(AsyncAdmin.create_topic)
     delete_topic = _blocking(AsyncAdmin.delete_topic)
