@@ -46,6 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "consumerConnection",
         consumer_connection,
         "Query consumers' connections, versions and subscriptions",
+        watched=True,
     )
     connection.add_argument(
         "-g", "--consumerGroup", required=True, type=names.group, help="consumer group"
@@ -55,7 +56,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
     progress = add_asking_command(
-        commands, "consumerProgress", consumer_progress, "Query consumers' progress and speed"
+        commands,
+        "consumerProgress",
+        consumer_progress,
+        "Query consumers' progress and speed",
+        watched=True,
     )
     progress.add_argument("-g", "--groupName", help="consumer group; default: all")
     progress.add_argument("-t", "--topicName", help="only this topic")

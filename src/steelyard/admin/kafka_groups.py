@@ -24,13 +24,18 @@ REASONS = 5
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_asking_command(
-        commands, "kafkaGroups", kafka_groups, "List the Kafka consumer groups of all brokers"
+        commands,
+        "kafkaGroups",
+        kafka_groups,
+        "List the Kafka consumer groups of all brokers",
+        watched=True,
     )
     one = add_asking_command(
         commands,
         "kafkaGroup",
         kafka_group,
         "Show why a Kafka consumer group rebalances, which members it waits for, and its progress",
+        watched=True,
     )
     one.add_argument("-g", "--groupName", required=True, help="group id")
 
