@@ -30,7 +30,7 @@ from steelyard.printable import printable, printable_lines
 Ask = Callable[[], Awaitable[tuple[CommandOutcome, list[Unreachable]]]]
 
 
-class Reading(NamedTuple):
+class Observation(NamedTuple):
     """What was found at a time, in ms: `outcome`, or None and the `error`."""
 
     at: int
@@ -46,7 +46,7 @@ class _View(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, reading: Reading) -> None:
+    def show(self, reading: Observation) -> None:
         """Show the next reading. Raises BrokenPipeError when nobody reads any more."""
 
 
@@ -95,7 +95,7 @@ async def _repeat(admin: PatientAdmin, ask: Ask, seconds: float, view: _View) ->
         await asyncio.sleep(due - loop.time())
 
 
-async def _read(admin: PatientAdmin, ask: Ask) -> Reading:
+async def _read(admin: PatientAdmin, ask: Ask) -> Observation:
     admin.failures.clear()  # whoever did not answer may be back
     at = time.time_ns() // 1_000_000
     try:
@@ -103,8 +103,8 @@ async def _read(admin: PatientAdmin, ask: Ask) -> Reading:
     except (ArgumentError, ConfigError):
         raise
     except SteelyardError as error:
-        return Reading(at, None, [], " ".join(str(error).split()) or type(error).__name__)
-    return Reading(at, outcome, unreachable)
+        return Observation(at, None, [], " ".join(str(error).split()) or type(error).__name__)
+    return Observation(at, outcome, unreachable)
 
 
 # -- views -----------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class _JsonLines:
     def __exit__(self, *_: object) -> None:
         """Nothing is held."""
 
-    def show(self, reading: Reading) -> None:
+    def show(self, reading: Observation) -> None:
         document: dict[str, object] = {"at": reading.at}
         if reading.outcome is None:
             document["error"] = reading.error
@@ -137,7 +137,7 @@ class _Paragraphs:
     def __exit__(self, *_: object) -> None:
         """Nothing is held."""
 
-    def show(self, reading: Reading) -> None:
+    def show(self, reading: Observation) -> None:
         for line in _problems(reading):
             print(f"steelyard: {line}", file=sys.stderr, flush=True)
         if reading.outcome is not None:
@@ -151,9 +151,9 @@ class _Screen:
     def __init__(self, seconds: float) -> None:
         command = shlex.join(["steelyard", *sys.argv[1:]])
         self._title = f"every {seconds:g} s: {command}"
-        self._last: Reading | None = None
+        self._last: Observation | None = None
         """The latest reading that has an outcome."""
-        self._latest: Reading | None = None
+        self._latest: Observation | None = None
 
     def __enter__(self) -> Self:
         _write("\x1b[?1049h\x1b[?25l\x1b[?7l")  # alternate screen, no cursor, no wrapped lines
@@ -163,7 +163,7 @@ class _Screen:
         with suppress(OSError):
             _write("\x1b[?7h\x1b[?25h\x1b[?1049l")
 
-    def show(self, reading: Reading) -> None:
+    def show(self, reading: Observation) -> None:
         self._latest = reading
         if reading.outcome is not None:
             self._last = reading
@@ -187,7 +187,7 @@ class _Screen:
         _write("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
 
 
-def _problems(reading: Reading) -> list[str]:
+def _problems(reading: Observation) -> list[str]:
     return list(filter(None, [reading.error, *map(told, reading.unreachable)]))
 
 
