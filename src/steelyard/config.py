@@ -9,11 +9,13 @@ Times are milliseconds, sizes bytes. Values are validated where they enter the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
+from steelyard.addresses import is_address
 from steelyard.checks import Int32, Positive, PositiveInt32, kinds_of
 from steelyard.errors import ConfigError
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
@@ -263,6 +265,11 @@ class BrokerConfig:
     """The cluster under which nameservers list the broker."""
     address: str = "127.0.0.1:10911"
     """Address advertised to clients; default: the address listened on."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For brokers that do not reach each other at the addresses that they advertise.
+    """
     nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
     """Nameservers to register with, `host:port`; without one only Kafka clients find the broker."""
     flush: FlushMode = "async"
@@ -356,6 +363,11 @@ class HttpConfig:
 
     `steelyard up` gives the names of all its brokers.
     """
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For a server that does not reach brokers at the addresses that they advertise.
+    """
     timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 3_000
     """How long a scrape waits for a broker; one that is slower has `steelyard_broker_up 0`.
 
@@ -392,6 +404,12 @@ class ClientConfig:
     """Interval of heartbeats to brokers (heartbeatBrokerInterval)."""
     call_timeout_ms: int = 3_000
     """Time-out of requests that have none of their own (mqClientApiTimeout)."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For clients that do not reach brokers at the addresses that they advertise, such as behind
+    forwarded ports.
+    """
     access_key: str = ""
     """Key with which every request is signed (acl/common/AclClientRPCHook.java); empty: unsigned.
     """
@@ -632,6 +650,12 @@ class KafkaConsumerConfig:
     """Brokers to contact first, `host:port`; they return the others."""
     client_id: str = "steelyard"
     """Name of the consumer in the brokers' logs and quotas; need not be unique."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For clients that do not reach brokers at the addresses that they advertise, such as behind
+    forwarded ports.
+    """
     group_id: str = ""
     """The consumer's group.
 
@@ -697,6 +721,8 @@ def check(config: object) -> None:
     """Raise ConfigError for a setting with a wrong type or value, or an invalid combination."""
     for name, kind in kinds_of(config.__class__).items():
         kind.take(name, getattr(config, name))
+    if isinstance(config, ClientConfig | KafkaConsumerConfig | BrokerConfig | HttpConfig):
+        translation(config.address_translation)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
         given, missing = ("access", "secret") if config.access_key else ("secret", "access")
         raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")
@@ -706,6 +732,22 @@ def check(config: object) -> None:
         _check_kafka_consumer(config)
     if isinstance(config, BrokerConfig) and config.kafka is not None:
         _check_kafka_broker(config, config.kafka)
+
+
+def translation(pairs: Sequence[str]) -> dict[str, str]:
+    """Return what is reached in place of what is advertised (`address_translation`).
+
+    Raises ConfigError.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        addresses = pair.split("=")
+        if len(addresses) != 2 or not all(map(is_address, addresses)):
+            raise ConfigError(
+                f"address_translation has {pair!r}; expected ADVERTISED=REACHED, both HOST:PORT"
+            )
+        found[addresses[0]] = addresses[1]
+    return found
 
 
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:

@@ -147,6 +147,7 @@ OTHERS: Mapping[str, tuple[object, object]] = {
     "isolation_level": ("read_committed", "read_uncommitted"),
     "latency_faults": ("5.x", "4.x"),
     "message_model": (MessageModel.BROADCASTING, MessageModel.CLUSTERING),
+    "address_translation": (("a:1=b:1",), ("a:1=c:1",)),
     "nameservers": (("other:9876",), ("third:9876",)),
     "retry_codes": ("4.x", "5.x"),
     "strategy": ("EVEN", "AVG"),

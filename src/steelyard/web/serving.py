@@ -44,7 +44,11 @@ class HttpServer:
         self._config = config
         self._listener = bind(host, port)
         self.address = advertised(host, self._listener)
-        self._admin = Admin(config.nameservers, timeout_ms=config.timeout_ms)
+        self._admin = Admin(
+            config.nameservers,
+            timeout_ms=config.timeout_ms,
+            address_translation=config.address_translation,
+        )
         self._follower = LedgerFollower(self._admin, config)
         reader = ClusterReader(self._admin, config)
         app = application(reader, self._follower.costs, config)

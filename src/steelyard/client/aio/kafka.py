@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import Future, Lock
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from steelyard.checks import Positive
 from steelyard.client.aio.running import Running
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import KafkaSettings
 from steelyard.client.reading import (
     CommitCallback,
@@ -92,6 +94,7 @@ class KafkaConsumer(Reading):
       only `assign` can be used.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every record that a poll returns, in this order.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
 
@@ -109,14 +112,14 @@ class KafkaConsumer(Reading):
         on_assigned: PartitionHook | None = None,
         on_revoked: PartitionHook | None = None,
         on_lost: PartitionHook | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
-        super().__init__(
-            topics, config, given, RebalanceHooks(on_assigned, on_revoked, on_lost), tls
-        )
+        hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
+        super().__init__(topics, config, given, hooks, interceptors, tls)
         self._starting = Lock()
         self._running: Running | None = None
 
@@ -227,7 +230,12 @@ class KafkaConsumer(Reading):
                 await self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
         running = await self._live()
-        return list(await running.poll(call, GiveBack(call.number)))
+        began_at_ns = self._interception.is_on and time.time_ns()
+        records = list(await running.poll(call, GiveBack(call.number)))
+        if records and self._interception.is_on:
+            config = self.config
+            self._interception.received(records, config.group_id, config.client_id, began_at_ns)
+        return records
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield records one by one until the consumer is closed.
@@ -346,7 +354,14 @@ class KafkaConsumer(Reading):
         return self._running
 
     async def _begun(self) -> Running:
-        running = Running(self.make(), "kafka-consumer", self._hooks, 1, tls=self._tls)
+        running = Running(
+            self.make(),
+            "kafka-consumer",
+            self._hooks,
+            1,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         await running.start()
         for call in self._first:
             await running.ask(call)
