@@ -668,6 +668,16 @@ class KafkaConsumerConfig:
     """
     client_rack: str = ""
     """Rack of the consumer, for assignors that use it."""
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    """Protocol of the group: `classic`, or `consumer` (KIP-848), in which its coordinator assigns.
+
+    With `consumer` the brokers decide about sessions and heartbeats; Apache's need Kafka 4.0.
+    """
+    group_remote_assignor: str = ""
+    """With `group_protocol` consumer, the coordinator's assignor: `uniform`, `range`, or any.
+
+    Others are those of the brokers' `group.consumer.assignors`. Empty: the brokers' default.
+    """
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """Supported assignors, in order of preference (partition.assignment.strategy)."""
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
@@ -780,7 +790,15 @@ def _check_producer(config: ProducerConfig) -> None:
         raise ConfigError("detect_interval_ms is 0; it must be 1 or more")
 
 
+_CLASSIC_ONLY = ("assignors", "session_timeout_ms", "heartbeat_interval_ms")
+"""Settings of a Kafka consumer that have no effect with group_protocol='consumer'.
+
+Source: ConsumerConfig.java (checkUnsupportedConfigsPostProcess).
+"""
+
+
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
+    _check_group_protocol(config)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a"
@@ -790,3 +808,21 @@ def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
         raise ConfigError("no assignors; give at least one, such as 'range'")
     if not config.bootstrap_servers:
         raise ConfigError("no bootstrap_servers; give 'host:port'")
+
+
+def _check_group_protocol(config: KafkaConsumerConfig) -> None:
+    if config.group_protocol == "classic":
+        if config.group_remote_assignor:
+            raise ConfigError(
+                "group_remote_assignor requires group_protocol='consumer'; in a classic group the"
+                " members assign: give assignors"
+            )
+        return
+    default = KafkaConsumerConfig()
+    given = [name for name in _CLASSIC_ONLY if getattr(config, name) != getattr(default, name)]
+    if given:
+        verb = "does" if len(given) == 1 else "do"
+        raise ConfigError(
+            f"{', '.join(given)} {verb} not apply with group_protocol='consumer': the brokers'"
+            " settings count, and group_remote_assignor"
+        )

@@ -349,6 +349,12 @@ class KafkaSettings(TypedDict, total=False):
     - `group_instance_id` (''): Id of a static member, which keeps its partitions if it restarts
       in time. That is within a session time-out.
     - `client_rack` (''): Rack of the consumer, for assignors that use it.
+    - `group_protocol` ('classic'): Protocol of the group: `classic`, or `consumer` (KIP-848), in
+      which its coordinator assigns. With `consumer` the brokers decide about sessions and
+      heartbeats; Apache's need Kafka 4.0.
+    - `group_remote_assignor` (''): With `group_protocol` consumer, the coordinator's assignor:
+      `uniform`, `range`, or any. Others are those of the brokers' `group.consumer.assignors`.
+      Empty: the brokers' default.
     - `assignors` (('range', 'cooperative-sticky')): Supported assignors, in order of preference
       (partition.assignment.strategy).
     - `auto_offset_reset` ('latest'): Where to begin without a committed offset: `earliest`,
@@ -386,6 +392,8 @@ class KafkaSettings(TypedDict, total=False):
     address_translation: str | Sequence[str]
     group_instance_id: str
     client_rack: str
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str
     assignors: str | Sequence[str]
     auto_offset_reset: Literal["earliest", "latest", "none"]
     enable_auto_commit: bool

@@ -10,6 +10,7 @@ from tests.groups.kafka.consumer.conftest import GROUP, Rig, assigned, of
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.waiting import JAVA, SLOT_MS
 from steelyard.groups.kafka.window import QUIET_MS_MIN
+from steelyard.nodes.calls.kafka import SOFTWARE_NAME
 from steelyard.wire.kafka.errors import ErrorCode
 
 LONG_MS, FIRST_MS, SHORT_MS, JAVA_SHORT_MS = 5_000, 1_500, 200, 100
@@ -46,12 +47,15 @@ def test_waits_end_before_the_time_out_that_was_told_which_grows_step_by_step() 
         assert answer.heartbeat_interval_ms == told_ms
 
 
-def test_java_waits_for_the_whole_time_and_comes_back_at_once() -> None:
+@pytest.mark.parametrize("software", [JAVA, SOFTWARE_NAME])
+def test_java_and_our_own_member_wait_for_the_whole_time_and_come_back_at_once(
+    software: str,
+) -> None:
     """It counts the interval from the answer, and has a time-out of its own."""
     rig = Rig()
     alone(rig)
     for _ in range(3):
-        waiting = rig.wait("m1", 1, link=1, software=JAVA)
+        waiting = rig.wait("m1", 1, link=1, software=software)
         rig.pass_time(rig.config.group_heartbeat_wait_max_ms - SLOT_MS)
         assert rig.waited(waiting) is None
         rig.pass_time(SLOT_MS)

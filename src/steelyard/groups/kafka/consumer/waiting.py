@@ -9,7 +9,8 @@
   has to give up partitions, or has yet to get some. Otherwise it tells the usual one. An answer
   that another request has released tells a short one as well: otherwise the member would hear of
   nothing for a whole interval (Java counts a new interval from the answer).
-- Java counts an interval from the answer: after a wait it is told a short one, and waits again.
+- Java, and our own member, count an interval from the answer (COUNTING_FROM_ANSWERS): after a wait
+  they are told a short one, and wait again.
 - librdkafka counts it from the heartbeat, and uses the interval that it was told last as the
   time-out of the next heartbeat. It looks for requests that are over their time-outs once a second,
   and then closes the connection. So a wait leaves it 750 ms of that for the way, on busy machines
@@ -35,7 +36,7 @@ from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
-    JAVA,
+    COUNTING_FROM_ANSWERS,
     Waiter,
     Waiters,
     WaitLimits,
@@ -46,7 +47,7 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
 SHORT_MS = 100
-"""The interval that Java is told while something is under way for a member."""
+"""The interval that is told while something is under way for a member, if it is no time-out."""
 
 SHORT_TIMEOUT_MS = 200
 """The same for clients that use it as a time-out, too, which busy brokers have to meet."""
@@ -64,12 +65,12 @@ FLEXIBLE_VERSION = 4
 class Pace(msgspec.Struct):
     """What a member was told last.
 
-    `is_java`: its client counts intervals from the answer, and has a time-out of its own;
+    `counts_from_answers`: its client does, and has a time-out of its own;
     `reports`: it has yet to report that it has changed.
     """
 
     told_ms: int
-    is_java: bool = False
+    counts_from_answers: bool = False
     reports: bool = False
 
     @property
@@ -95,15 +96,16 @@ class LateHeartbeats:
     def heard(self, group_id: str, member_id: str, software: str) -> None:
         """Note the client of a member, from which a heartbeat came."""
         if self.enabled:
-            self._pace(group_id, member_id).is_java = software == JAVA
+            pace = self._pace(group_id, member_id)
+            pace.counts_from_answers = software in COUNTING_FROM_ANSWERS
 
     def short_ms(self, group_id: str, member_id: str, waited_ms: int = 0) -> int:
         """Return the interval of a member for which something is under way.
 
         With it, the next heartbeat comes soon after an answer that waited so long.
         """
-        is_java = self._pace(group_id, member_id).is_java
-        short_ms = SHORT_MS if is_java else max(SHORT_TIMEOUT_MS, waited_ms)
+        counts_from_answers = self._pace(group_id, member_id).counts_from_answers
+        short_ms = SHORT_MS if counts_from_answers else max(SHORT_TIMEOUT_MS, waited_ms)
         return min(short_ms, self._interval_ms)
 
     def interval_ms(
@@ -163,13 +165,13 @@ class LateHeartbeats:
             return False
         most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
         pace = self._pace(group_id, member.member_id)
-        if not pace.is_java:
+        if not pace.counts_from_answers:
             most_ms = min(most_ms, pace.wait_ms)
         time_ms = wait_ms(most_ms, self._session_ms)
         if not time_ms:
             return False
         usual_ms = usual_ms or self._interval_ms
-        is_short = pace.is_java or not _is_stable(member)
+        is_short = pace.counts_from_answers or not _is_stable(member)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
