@@ -72,7 +72,9 @@ PLANNED_SHARE = 0.15
 """Of the KIP-848 groups live where nothing fails: members join and leave, and topics grow."""
 
 DELAYED_SHARE = 0.4
-"""Of the seeds have brokers that delay answers to members of groups."""
+"""Of the seeds have brokers that delay answers to members of groups; of those with a KIP-848 group
+more, because there such answers steer what members do next.
+"""
 
 CHECK_EVERY = 16
 """Checking every node after each event takes half of a run.
@@ -261,6 +263,7 @@ def _with_consumer_protocol(scenario: Scenario, rng: Random, until_ms: int) -> S
         scenario,
         kafka_protocol="consumer",
         kafka_assignor=rng.choice(("uniform", "uniform", "range")),
+        delayed_answers=scenario.delayed_answers or rng.random() < DELAYED_SHARE,
     )
     if rng.random() >= PLANNED_SHARE:
         return scenario
@@ -269,7 +272,8 @@ def _with_consumer_protocol(scenario: Scenario, rng: Random, until_ms: int) -> S
     for member in range(rng.randrange(1, 7)):
         kind, at_ms = rng.choice(kinds), rng.randrange(FIRST_FAULT_MS, until_ms)
         target = {"join": "kafka", "leave": f"kafka-{member}"}.get(kind, "")
-        faults.append(Fault(kind=kind, at_ms=at_ms, target=target, count=kind == "grow_topics"))
+        count = int(kind == "grow_topics")
+        faults.append(Fault(kind=kind, at_ms=at_ms, target=target, count=count))
     return replace(
         scenario,
         members=1,
