@@ -92,6 +92,7 @@ class KafkaConsumer(Reading):
       list; default: the variable KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092.
     - `group_id`: members of one group share the partitions and the committed offsets; without it,
       only `assign` can be used.
+    - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `interceptors`: are told of every record that a poll returns, in this order.
@@ -199,7 +200,10 @@ class KafkaConsumer(Reading):
         return await self._ask(PartitionsFor(topic))
 
     async def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
-        """Make the group reassign its partitions soon."""
+        """Make the group reassign its partitions soon.
+
+        Raises ConfigError with `group_protocol="consumer"`: the coordinator decides then.
+        """
         await self._ask(Rejoin(reason))
 
     async def member(self) -> MemberState:
@@ -213,7 +217,10 @@ class KafkaConsumer(Reading):
 
     @property
     async def generation(self) -> int:
-        """The generation of the group in which this member is; -1 for none."""
+        """The generation of the group in which this member is; -1 for none.
+
+        With `group_protocol="consumer"`, the member's epoch.
+        """
         return (await self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------

@@ -94,6 +94,7 @@ class KafkaConsumer(Reading):
       list; default: the variable KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092.
     - `group_id`: members of one group share the partitions and the committed offsets; without it,
       only `assign` can be used.
+    - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `interceptors`: are told of every record that a poll returns, in this order.
@@ -201,7 +202,10 @@ class KafkaConsumer(Reading):
         return self._ask(PartitionsFor(topic))
 
     def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
-        """Make the group reassign its partitions soon."""
+        """Make the group reassign its partitions soon.
+
+        Raises ConfigError with `group_protocol="consumer"`: the coordinator decides then.
+        """
         self._ask(Rejoin(reason))
 
     def member(self) -> MemberState:
@@ -215,7 +219,10 @@ class KafkaConsumer(Reading):
 
     @property
     def generation(self) -> int:
-        """The generation of the group in which this member is; -1 for none."""
+        """The generation of the group in which this member is; -1 for none.
+
+        With `group_protocol="consumer"`, the member's epoch.
+        """
         return (self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------
