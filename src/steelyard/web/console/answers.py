@@ -30,14 +30,14 @@ class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True):
 # -- the cluster -----------------------------------------------------------------------------------
 
 
-class NameserverView(ApiAnswer):
+class NameserverView(ApiAnswer, frozen=True, kw_only=True):
     """A nameserver of RocketMQ's protocol. `error`: why it does not answer."""
 
     address: str
     error: str | None
 
 
-class BrokerView(ApiAnswer):
+class BrokerView(ApiAnswer, frozen=True, kw_only=True):
     """A broker. `error`: why it does not answer.
 
     Rates are messages per second since the reading before. `log_bytes`: size of its queues' files.
@@ -56,11 +56,11 @@ class BrokerView(ApiAnswer):
     disk_used_ratio: float | None
 
 
-class ClusterView(ApiAnswer):
+class ClusterView(ApiAnswer, frozen=True, kw_only=True):
     """The cluster, as its servers answered now.
 
-    `kind`: `apache-kafka` is any cluster that is reached by Kafka's protocol. `version`: of Steelyard,
-    which serves this API. `allow_changes`: whether requests may change the cluster.
+    `kind`: `apache-kafka` is any cluster that is reached by Kafka's protocol. `version`: of
+    Steelyard, which serves this API. `allow_changes`: whether requests may change the cluster.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ClusterView(ApiAnswer):
 # -- groups ----------------------------------------------------------------------------------------
 
 
-class GroupLine(ApiAnswer):
+class GroupLine(ApiAnswer, frozen=True, kw_only=True):
     """A group in the list.
 
     `protocol`: how members share the queues, such as `push orderly`, `classic: range` or
@@ -94,14 +94,14 @@ class GroupLine(ApiAnswer):
     last_rebalance_at: Time | None
 
 
-class GroupsView(ApiAnswer):
+class GroupsAnswer(ApiAnswer, frozen=True, kw_only=True):
     """All groups, by name. `left_out`: groups beyond the most that are listed."""
 
     groups: list[GroupLine]
     left_out: int
 
 
-class MemberView(ApiAnswer):
+class MemberView(ApiAnswer, frozen=True, kw_only=True):
     """A member of a group.
 
     `state`: `stable`, or what it does in a rebalance: `joining`, `waiting` (for others), `revoking`
@@ -119,7 +119,7 @@ class MemberView(ApiAnswer):
     assigned: int
 
 
-class GroupQueue(ApiAnswer):
+class GroupQueue(ApiAnswer, frozen=True, kw_only=True):
     """A queue of a group, with who reads it and how far it came.
 
     `owner`: the member that reads it; `next_owner`: the member that will read it after the
@@ -140,7 +140,7 @@ class GroupQueue(ApiAnswer):
     wait_ms: Duration | None
 
 
-class RebalanceNow(ApiAnswer):
+class RebalanceNow(ApiAnswer, frozen=True, kw_only=True):
     """The rebalance that a group is in.
 
     `trigger`: a word for programs; `reason`: what happened, in words; `waits_for`: member ids;
@@ -154,7 +154,7 @@ class RebalanceNow(ApiAnswer):
     text: str
 
 
-class GroupPicture(ApiAnswer):
+class GroupPicture(ApiAnswer, frozen=True, kw_only=True):
     """A group as it is now. `generation`: of a Kafka group, its generation or epoch."""
 
     dialect: Dialect
@@ -170,7 +170,7 @@ class GroupPicture(ApiAnswer):
 # -- history ---------------------------------------------------------------------------------------
 
 
-class HandoffView(ApiAnswer):
+class HandoffView(ApiAnswer, frozen=True, kw_only=True):
     """A queue that moved in a rebalance, or stood still (`from` and `to` are the same then)."""
 
     queue: QueueKey
@@ -180,7 +180,7 @@ class HandoffView(ApiAnswer):
     reprocessed: int | None
 
 
-class RebalanceView(ApiAnswer):
+class RebalanceView(ApiAnswer, frozen=True, kw_only=True):
     """A rebalance, and what it cost: the figures of `docs/LEDGER.md`.
 
     `moved`: queues that changed hands. `pause_ms`: longest pause of a queue; `pause_p50_ms`: the
@@ -208,7 +208,7 @@ class RebalanceView(ApiAnswer):
     confidence: str | None
 
 
-class FlappingView(ApiAnswer):
+class FlappingView(ApiAnswer, frozen=True, kw_only=True):
     """A member that joins and goes again and again: `joins` times within the last `window_ms`."""
 
     member: str
@@ -216,7 +216,7 @@ class FlappingView(ApiAnswer):
     window_ms: Duration
 
 
-class RebalancesView(ApiAnswer):
+class RebalancesAnswer(ApiAnswer, frozen=True, kw_only=True):
     """The rebalances of a group, the latest first.
 
     `source`: `ledger` is what Steelyard's brokers recorded; `observed` is what this console has
@@ -232,7 +232,7 @@ class RebalancesView(ApiAnswer):
 # -- lag, findings, what if ------------------------------------------------------------------------
 
 
-class LagHistory(ApiAnswer):
+class LagHistory(ApiAnswer, frozen=True, kw_only=True):
     """The lag of a group over time, as sampled by this console; the latest sample is the last.
 
     All lists are as long as `times`. `total`: of all queues; `wait_ms`: how long the oldest message
@@ -245,7 +245,7 @@ class LagHistory(ApiAnswer):
     queues: dict[str, list[int | None]]
 
 
-class FindingView(ApiAnswer):
+class FindingView(ApiAnswer, frozen=True, kw_only=True):
     """Something that keeps a group from working well, and what to do about it."""
 
     severity: Literal["error", "warning", "info"]
@@ -255,20 +255,20 @@ class FindingView(ApiAnswer):
     queues: list[str]
 
 
-class FindingsView(ApiAnswer):
+class FindingsAnswer(ApiAnswer, frozen=True, kw_only=True):
     """What the doctor found; empty for a group in good health."""
 
     findings: list[FindingView]
 
 
-class ShareView(ApiAnswer):
+class ShareView(ApiAnswer, frozen=True, kw_only=True):
     """The queues that a member would have."""
 
     id: str
     queues: list[QueueKey]
 
 
-class WhatIfResult(ApiAnswer):
+class WhatIfResult(ApiAnswer, frozen=True, kw_only=True):
     """What a strategy would do.
 
     `moved`: queues that would have another owner than now. `smallest`, `largest`: number of queues
@@ -285,7 +285,7 @@ class WhatIfResult(ApiAnswer):
     text: str
 
 
-class WhatIf(ApiAnswer):
+class WhatIf(ApiAnswer, frozen=True, kw_only=True):
     """How each strategy would divide a group's queues. `strategies`: all that fit the group."""
 
     strategies: list[str]
@@ -295,7 +295,7 @@ class WhatIf(ApiAnswer):
 # -- topics and messages ---------------------------------------------------------------------------
 
 
-class TopicLine(ApiAnswer):
+class TopicLine(ApiAnswer, frozen=True, kw_only=True):
     """A topic in the list.
 
     `messages`: those that are kept, as offsets tell. `groups`: those that consume it, or have.
@@ -312,14 +312,14 @@ class TopicLine(ApiAnswer):
     internal: bool
 
 
-class TopicsView(ApiAnswer):
+class TopicsAnswer(ApiAnswer, frozen=True, kw_only=True):
     """All topics, by name. `left_out`: topics beyond the most that are listed."""
 
     topics: list[TopicLine]
     left_out: int
 
 
-class TopicQueue(ApiAnswer):
+class TopicQueue(ApiAnswer, frozen=True, kw_only=True):
     """A queue of a topic: messages from `first` to before `end`, stored from when to when."""
 
     key: QueueKey
@@ -331,7 +331,7 @@ class TopicQueue(ApiAnswer):
     last_at: Time | None
 
 
-class TopicPicture(ApiAnswer):
+class TopicPicture(ApiAnswer, frozen=True, kw_only=True):
     """A topic. `settings`: by the names of the servers."""
 
     dialect: Dialect
@@ -341,7 +341,7 @@ class TopicPicture(ApiAnswer):
     settings: dict[str, str]
 
 
-class BodyView(ApiAnswer):
+class BodyView(ApiAnswer, frozen=True, kw_only=True):
     """The body of a message.
 
     `text`: if it is UTF-8, at most 64 KiB of it; `json`: whether all of it is JSON. `hex`: its
@@ -355,7 +355,7 @@ class BodyView(ApiAnswer):
     cut: bool
 
 
-class BrowsedMessage(ApiAnswer):
+class BrowsedMessage(ApiAnswer, frozen=True, kw_only=True):
     """A message.
 
     `key`: a Kafka record's; `keys` and `tag`: a RocketMQ message's. `properties`: of a RocketMQ
@@ -376,7 +376,7 @@ class BrowsedMessage(ApiAnswer):
     body: BodyView | None
 
 
-class MessagesView(ApiAnswer):
+class MessagesAnswer(ApiAnswer, frozen=True, kw_only=True):
     """Messages by time. `next`: the value of `from` that continues after them; null at the end."""
 
     messages: list[BrowsedMessage]
@@ -386,7 +386,7 @@ class MessagesView(ApiAnswer):
 # -- changes and errors ----------------------------------------------------------------------------
 
 
-class OffsetChange(ApiAnswer):
+class OffsetChange(ApiAnswer, frozen=True, kw_only=True):
     """A queue whose offset is changed. `before`: null if the group had none, or nobody knows."""
 
     queue: QueueKey
@@ -394,20 +394,20 @@ class OffsetChange(ApiAnswer):
     after: int
 
 
-class ResetResult(ApiAnswer):
+class ResetResult(ApiAnswer, frozen=True, kw_only=True):
     """The offsets that a reset sets. `dry_run`: nothing was changed."""
 
     dry_run: bool
     offsets: list[OffsetChange]
 
 
-class Done(ApiAnswer):
+class Done(ApiAnswer, frozen=True, kw_only=True):
     """A change was made. `text`: which."""
 
     text: str
 
 
-class ApiError(ApiAnswer):
+class ApiError(ApiAnswer, frozen=True, kw_only=True):
     """Why a request failed, in one sentence: what was wrong, what would be right."""
 
     error: str

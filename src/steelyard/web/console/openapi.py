@@ -21,17 +21,17 @@ DESCRIPTION = (
 )
 
 EVENTS = (
-    "`text/event-stream`: `cluster` (as GET /cluster), `groups` (as GET /groups), and for the wanted"
-    " group `group` (as GET of the group) and `rebalance` (one that ended, as in its list). Each"
-    " has its whole new value, and is sent when it has changed. A viewer that does not keep up is"
-    " disconnected, and gets everything again when it reconnects."
+    "`text/event-stream`: `cluster` (as GET /cluster), `groups` (as GET /groups), and for the"
+    " wanted group `group` (as GET of the group) and `rebalance` (one that ended, as in its list)."
+    " Each has its whole new value, and is sent when it has changed. A viewer that does not keep up"
+    " is disconnected, and gets everything again when it connects again."
 )
 
 
 @cache
 def document() -> dict[str, Any]:
     """Return the description."""
-    kinds = {one.answer for one in OPERATIONS if one.answer is not None}
+    kinds: set[type[msgspec.Struct]] = {one.answer for one in OPERATIONS if one.answer is not None}
     kinds |= {one.body for one in OPERATIONS if one.body is not None}
     kinds |= {answers.ApiError}
     questions = [one.question for one in OPERATIONS]

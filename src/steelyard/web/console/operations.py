@@ -61,7 +61,7 @@ OPERATIONS = (
         name="groups",
         path="/groups",
         summary="All consumer groups",
-        answer=answers.GroupsView,
+        answer=answers.GroupsAnswer,
     ),
     ApiOperation(
         name="group",
@@ -75,7 +75,7 @@ OPERATIONS = (
         path=f"{GROUP}/rebalances",
         summary="What the latest rebalances of a group cost, and which members flap",
         question=questions.RebalancesQuestion,
-        answer=answers.RebalancesView,
+        answer=answers.RebalancesAnswer,
     ),
     ApiOperation(
         name="lag",
@@ -89,7 +89,7 @@ OPERATIONS = (
         path=f"{GROUP}/doctor",
         summary="What keeps a group from working well, and what to do",
         question=questions.GroupQuestion,
-        answer=answers.FindingsView,
+        answer=answers.FindingsAnswer,
     ),
     ApiOperation(
         name="what_if",
@@ -111,7 +111,7 @@ OPERATIONS = (
         name="topics",
         path="/topics",
         summary="All topics",
-        answer=answers.TopicsView,
+        answer=answers.TopicsAnswer,
     ),
     ApiOperation(
         name="create_topic",
@@ -141,7 +141,7 @@ OPERATIONS = (
         path="/messages",
         summary="Messages of a topic by queue and offset, time, key or tag",
         question=questions.MessagesQuestion,
-        answer=answers.MessagesView,
+        answer=answers.MessagesAnswer,
     ),
     ApiOperation(
         name="events",

@@ -32,18 +32,18 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The parameters of one operation."""
 
 
-class NoQuestion(Question):
+class NoQuestion(Question, frozen=True, kw_only=True):
     """An operation without parameters."""
 
 
-class GroupQuestion(Question):
+class GroupQuestion(Question, frozen=True, kw_only=True):
     """A group."""
 
     dialect: Dialect
     group: Name
 
 
-class RebalancesQuestion(GroupQuestion):
+class RebalancesQuestion(GroupQuestion, frozen=True, kw_only=True):
     """The latest rebalances of a group."""
 
     limit: Annotated[
@@ -51,13 +51,13 @@ class RebalancesQuestion(GroupQuestion):
     ] = 50
 
 
-class LagQuestion(GroupQuestion):
+class LagQuestion(GroupQuestion, frozen=True, kw_only=True):
     """The lag of a group over the last minutes."""
 
     minutes: Annotated[int, msgspec.Meta(ge=1, le=MINUTES_MAX, description="How far back.")] = 60
 
 
-class WhatIfQuestion(GroupQuestion):
+class WhatIfQuestion(GroupQuestion, frozen=True, kw_only=True):
     """How strategies would divide a group's queues."""
 
     members: (
@@ -83,14 +83,14 @@ class WhatIfQuestion(GroupQuestion):
     ) = None
 
 
-class TopicQuestion(Question):
+class TopicQuestion(Question, frozen=True, kw_only=True):
     """A topic."""
 
     dialect: Dialect
     topic: Name
 
 
-class MessagesQuestion(Question):
+class MessagesQuestion(Question, frozen=True, kw_only=True):
     """Messages of a topic, or of one of its queues."""
 
     dialect: Dialect
@@ -123,7 +123,7 @@ class MessagesQuestion(Question):
     ] = 50
 
 
-class EventsQuestion(Question):
+class EventsQuestion(Question, frozen=True, kw_only=True):
     """The events of a cluster, and of one group."""
 
     group: (
