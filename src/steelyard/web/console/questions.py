@@ -21,7 +21,7 @@ LIST_MAX = 200
 MEMBERS_MAX = 1_000
 """Most members that a what-if is computed for."""
 
-MINUTES_MAX = 24 * 60
+MINUTES_MAX = 120
 """Longest time that a history of lag may be asked of."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX)]
