@@ -71,6 +71,14 @@ class NameserverCluster:
             self._kind = "steelyard" if has_figures(reading) else "apache-rocketmq"
         return self._kind
 
+    async def partitions(self) -> Mapping[tuple[str, str, int], int]:
+        reading = await self._reader.read()
+        return {
+            (row.topic, each.name, row.queue_id): row.partition
+            for each in reading.brokers
+            for row in (() if each.kafka is None else each.kafka.partitions)
+        }
+
     async def sources(self) -> Mapping[Dialect, Source]:
         found: dict[Dialect, Source] = {"rocketmq": self._remoting}
         try:
@@ -236,6 +244,9 @@ class KafkaCluster:
 
     async def kind(self) -> ClusterKind:
         return "apache-kafka"
+
+    async def partitions(self) -> Mapping[tuple[str, str, int], int]:
+        return {}
 
     async def sources(self) -> Mapping[Dialect, Source]:
         return {"kafka": self._source}

@@ -43,6 +43,13 @@ class GroupsFound(NamedTuple):
     pictures: Sequence[GroupPicture] = ()
 
 
+class TopicsFound(NamedTuple):
+    """All topics, in any order. `left_out`: topics beyond the most that are listed."""
+
+    lines: Sequence[TopicLine]
+    left_out: int
+
+
 class Source(Protocol):
     """The groups, topics and messages of one dialect."""
 
@@ -58,8 +65,8 @@ class Source(Protocol):
     async def diagnose(self, name: str) -> Sequence[Diagnosis]:
         """Return what keeps a group from working."""
 
-    async def topics(self) -> Sequence[TopicLine]:
-        """Return all topics, in any order."""
+    async def topics(self) -> TopicsFound:
+        """Return all topics."""
 
     async def topic(self, name: str) -> TopicPicture:
         """Return a topic."""
@@ -91,6 +98,9 @@ class Cluster(Protocol):
 
     async def view(self, *, allow_changes: bool) -> ClusterView:
         """Return its servers."""
+
+    async def partitions(self) -> Mapping[tuple[str, str, int], int]:
+        """Return which partition each queue is, by topic, broker and queue; as far as known."""
 
     async def sources(self) -> Mapping[Dialect, Source]:
         """Return the sources by dialect; one at least."""

@@ -53,8 +53,8 @@ class Observer:
         self._groups: dict[GroupId, _Seen] = {}
         self._flapping = Flapping()
 
-    def look(self, picture: GroupPicture, now: int) -> tuple[GroupPicture, RebalanceView | None]:
-        """Take a picture; return it with what was seen before, and a rebalance that has ended."""
+    def look(self, picture: GroupPicture, now: int) -> GroupPicture:
+        """Take a picture; return it, with what was seen before if it is one of a rebalance."""
         group = (picture.dialect, picture.name)
         seen = self._groups.pop(group, None) or _Seen(now)
         self._groups[group] = seen
@@ -66,14 +66,16 @@ class Observer:
                 seen.began_at = now
             completed = self._completed(seen, picture, picture.rebalance, now)
             seen.looked_at = now
-            return completed, None
+            return completed
         ended = self._ended(seen, picture, now)
+        if ended is not None:
+            seen.rebalances.append(ended)
         seen.members = _names(picture)
         seen.owners = _owners(picture)
         seen.generation = picture.generation
         seen.began_at = None
         seen.looked_at = now
-        return picture, ended
+        return picture
 
     def _count(self, group: GroupId, seen: _Seen, picture: GroupPicture, now: int) -> None:
         """Count who joined and went since the last picture outside of a rebalance."""
@@ -122,7 +124,7 @@ class Observer:
             return None
         at = seen.began_at if seen.began_at is not None else seen.looked_at
         trigger, reason = _reason(seen.members, members, moved)
-        found = RebalanceView(
+        return RebalanceView(
             id=f"{picture.name}/{at}",
             at=at,
             trigger=trigger,
@@ -149,8 +151,6 @@ class Observer:
             ],
             confidence="observed",
         )
-        seen.rebalances.append(found)
-        return found
 
     # -- what was seen -----------------------------------------------------------------------------
 

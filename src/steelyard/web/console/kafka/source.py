@@ -23,7 +23,7 @@ from steelyard.web.console.answers import (
     TopicPicture,
     TopicQueue,
 )
-from steelyard.web.console.contract import GroupsFound
+from steelyard.web.console.contract import GroupsFound, TopicsFound
 from steelyard.web.console.kafka import changes
 from steelyard.web.console.kafka.facts import GroupFacts, all_places, as_report, of_report
 from steelyard.web.console.kafka.groups import describe_all, describe_one
@@ -31,6 +31,7 @@ from steelyard.web.console.kafka.messages import browse
 from steelyard.web.console.kafka.picture import key_of, lag_of, line, picture
 from steelyard.web.console.kafka.servers import KafkaServers, partitions
 from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
+from steelyard.web.console.rates import Rates
 from steelyard.wire.kafka.messages.cluster import MetadataResponseTopic
 from steelyard.wire.kafka.messages.configs import (
     DESCRIBE_CONFIGS,
@@ -42,6 +43,9 @@ from steelyard.wire.kafka.messages.logs import EARLIEST, LATEST, MAX_TIMESTAMP
 
 GROUPS_MAX = 500
 """Most groups that are listed."""
+
+TOPICS_MAX = 2_000
+"""Most topics that are listed."""
 
 TOPIC_RESOURCE = 2
 """Kind of the resource in DescribeConfigs that a topic is."""
@@ -66,6 +70,7 @@ class KafkaSource:
     def __init__(self, servers: KafkaServers, ours: Coordinators | None = None) -> None:
         self.servers = servers
         self._ours = ours
+        self._rates = Rates()
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -134,25 +139,37 @@ class KafkaSource:
 
     # -- topics ------------------------------------------------------------------------------------
 
-    async def topics(self) -> Sequence[TopicLine]:
-        topics = await self.servers.topics()
+    async def topics(self) -> TopicsFound:
+        topics, left_out = await self.servers.topics(), 0
+        if len(topics) > TOPICS_MAX:
+            left_out = len(topics) - TOPICS_MAX
+            topics = {name: topics[name] for name in sorted(topics)[:TOPICS_MAX]}
         places = [place for topic in topics.values() for place in partitions(topic)]
         firsts, ends = await asyncio.gather(
             self.servers.offsets_at(dict.fromkeys(places, EARLIEST)), self._ends(places)
         )
-        return [
+        lines = [
             TopicLine(
                 dialect="kafka",
                 name=name,
                 queues=len(topic.partitions),
                 messages=_messages(partitions(topic), firsts, ends),
                 bytes=None,
-                in_per_second=None,
+                in_per_second=self._rate(name, partitions(topic), ends),
                 groups=[],
                 internal=topic.is_internal or name.startswith("__"),
             )
             for name, topic in topics.items()
         ]
+        return TopicsFound(lines, left_out)
+
+    def _rate(
+        self, name: str, places: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> float | None:
+        """Return the messages per second; None while a partition has no leader."""
+        if any(place not in ends for place in places):
+            return None
+        return self._rates.rate(name, sum(ends[place] for place in places), time.monotonic())
 
     async def topic(self, name: str) -> TopicPicture:
         places = partitions(await self.servers.topic(name))

@@ -24,7 +24,7 @@ from steelyard.web.console.answers import (
     TopicPicture,
     TopicQueue,
 )
-from steelyard.web.console.contract import GroupsFound
+from steelyard.web.console.contract import GroupsFound, TopicsFound
 from steelyard.web.console.fresh import Fresh, FreshByKey
 from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
 from steelyard.web.console.rates import Rates
@@ -89,6 +89,7 @@ class RemotingSource:
         names = [name for name in await self._group_names() if name not in OWN_GROUPS]
         reading = await self._reader.read()
         wanted = names[:GROUPS_MAX]
+        found: dict[str, Mapping[MessageQueue, Progress]]
         if has_figures(reading):
             found = {name: _by_figures(name, reading) for name in wanted}
             lines = [self._line(name, reading) for name in wanted]
@@ -273,10 +274,10 @@ class RemotingSource:
 
     # -- topics ------------------------------------------------------------------------------------
 
-    async def topics(self) -> Sequence[TopicLine]:
+    async def topics(self) -> TopicsFound:
         return await self._lines.get()
 
-    async def _all_topics(self) -> Sequence[TopicLine]:
+    async def _all_topics(self) -> TopicsFound:
         names = [name for name in await self._admin.topics() if not name.startswith("%")]
         reading = await self._reader.read()
         wanted = sorted(set(names))[:TOPICS_MAX]
@@ -288,8 +289,8 @@ class RemotingSource:
                 for name, queues in zip(wanted, found, strict=True)
             ]
         else:
-            lines = list(await at_once(self._asked_topic, wanted))
-        return lines
+            lines = await at_once(self._asked_topic, wanted)
+        return TopicsFound(lines, len(set(names)) - len(wanted))
 
     async def _asked_topic(self, name: str) -> TopicLine:
         try:
