@@ -1,0 +1,422 @@
+"""The groups and topics of RocketMQ's dialect: by figures of our brokers, or Apache's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.aio.admin import Admin
+from steelyard.client.aio.pull import PullConsumer
+from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
+from steelyard.groups.doctor import Diagnosis
+from steelyard.groups.overview import group_progress
+from steelyard.types import MessageQueue
+from steelyard.web.console.answers import (
+    FlappingView,
+    GroupLine,
+    GroupPicture,
+    MessagesAnswer,
+    OffsetChange,
+    TopicLine,
+    TopicPicture,
+    TopicQueue,
+)
+from steelyard.web.console.contract import GroupsFound, TopicsFound
+from steelyard.web.console.fresh import Fresh, FreshByKey
+from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
+from steelyard.web.console.rates import Rates
+from steelyard.web.console.remoting import changes
+from steelyard.web.console.remoting.messages import browse
+from steelyard.web.console.remoting.picture import (
+    EMPTY,
+    STABLE,
+    GroupFacts,
+    Progress,
+    key_of,
+    picture,
+)
+from steelyard.web.reading import ClusterReader, ClusterReading
+from steelyard.wire.remoting.bodies import Connection, ConsumerConnection, ConsumerRunningInfo
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.names import RETRY_PREFIX, retry_topic
+
+GROUPS_MAX = 500
+"""Most groups that are listed."""
+
+TOPICS_MAX = 2_000
+"""Most topics that are listed."""
+
+MEMBERS_MAX = 200
+"""Most members that are asked what they hold."""
+
+AT_ONCE = 16
+"""Requests of one reading that are on their way at a time."""
+
+ROUTE_FRESH_MS = 3_000
+TOPICS_FRESH_MS = 5_000
+
+OWN_GROUPS = frozenset(
+    ("steelyard-console", "steelyard-metrics", "STEELYARD_LEDGER_READER", "CID_RMQ_SYS_TRANS")
+)
+"""Groups that only tools and servers use; they are not listed."""
+
+SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC", "TBW102", "BenchmarkTest", "__")
+"""What names of topics begin with that servers use themselves."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class RemotingSource:
+    """A `contract.Source`. `reader`: of the figures that our brokers have, not Apache's."""
+
+    def __init__(self, admin: Admin, consumer: PullConsumer, reader: ClusterReader) -> None:
+        self._admin = admin
+        self._consumer = consumer
+        self._reader = reader
+        self._queues = FreshByKey(self._queues_of, ROUTE_FRESH_MS, keys_max=TOPICS_MAX)
+        self._names = Fresh(admin.topics, ROUTE_FRESH_MS)
+        self._lines = Fresh(self._all_topics, TOPICS_FRESH_MS)
+        self._rates = Rates()
+        self._protocols: dict[str, str | None] = {}
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    async def groups(self) -> GroupsFound:
+        names = [name for name in await self._group_names() if name not in OWN_GROUPS]
+        reading = await self._reader.read()
+        wanted = names[:GROUPS_MAX]
+        found: dict[str, Mapping[MessageQueue, Progress]]
+        if has_figures(reading):
+            found = {name: _by_figures(name, reading) for name in wanted}
+            lines = [self._line(name, reading) for name in wanted]
+        else:
+            asked = [each for each in await at_once(self._asked, wanted) if each is not None]
+            lines = [line for line, _ in asked]
+            found = {line.name: progress for line, progress in asked}
+        lags = {
+            name: {key_of(queue): row.lag for queue, row in progress.items()}
+            for name, progress in found.items()
+        }
+        return GroupsFound(lines, len(names) - len(wanted), lags)
+
+    async def _group_names(self) -> list[str]:
+        """Return the groups that have ever had a member, sorted."""
+        found = [name for name in await self._names.get() if name.startswith(RETRY_PREFIX)]
+        return sorted(name.removeprefix(RETRY_PREFIX) for name in found)
+
+    def _line(self, name: str, reading: ClusterReading) -> GroupLine:
+        """Return a group's line by the figures of all brokers."""
+        found = [
+            (each.figures.now, group)
+            for each in reading.brokers
+            if each.figures is not None
+            for group in each.figures.groups
+            if group.group == name
+        ]
+        rows = [(now, row) for now, group in found for row in group.offsets]
+        waits = [max(0, now - row.waiting_since) for now, row in rows if row.waiting_since]
+        members = max((group.members for _, group in found), default=0)
+        return GroupLine(
+            dialect="rocketmq",
+            name=name,
+            state=STABLE if members else EMPTY,
+            protocol=self._protocols.get(name),
+            members=members,
+            topics=sorted({row.topic for _, row in rows if not row.topic.startswith(RETRY_PREFIX)}),
+            lag=sum(row.lag for _, row in rows),
+            oldest_wait_ms=max(waits, default=0),
+            rebalancing=False,
+            last_rebalance_at=None,
+        )
+
+    async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, Progress]] | None:
+        """Return a group's line by what Apache's brokers answer; None if it has gone."""
+        try:
+            connection = await self._connection(name)
+            progress = await self._committed(name)
+        except RouteError:
+            return None
+        line = GroupLine(
+            dialect="rocketmq",
+            name=name,
+            state=STABLE if connection else EMPTY,
+            protocol=self._protocols.get(name),
+            members=0 if connection is None else len(connection.connection_set),
+            topics=sorted({q.topic for q in progress if not q.topic.startswith(RETRY_PREFIX)}),
+            lag=sum(row.lag or 0 for row in progress.values()),
+            oldest_wait_ms=None,
+            rebalancing=False,
+            last_rebalance_at=None,
+        )
+        return line, progress
+
+    async def group(self, name: str) -> GroupPicture:
+        facts = await self._facts(name)
+        found = picture(facts, now_ms())
+        self._protocols[name] = found.protocol
+        while len(self._protocols) > GROUPS_MAX:
+            del self._protocols[next(iter(self._protocols))]
+        return found
+
+    async def _facts(self, name: str) -> GroupFacts:
+        connection = await self._connection(name)
+        members = {} if connection is None else {c.client_id: c for c in connection.connection_set}
+        asked = sorted(members)[:MEMBERS_MAX]
+        reading, infos = await asyncio.gather(
+            self._reader.read(), at_once(lambda client_id: self._info(name, client_id), asked)
+        )
+        if has_figures(reading):
+            progress = _by_figures(name, reading)
+        else:
+            progress = await self._committed(name, waits=True)
+        topics = {queue.topic for queue in progress}
+        if connection is not None:
+            topics |= connection.subscription_table.keys()
+        queues = dict(
+            zip(sorted(topics), await at_once(self._queues.get, sorted(topics)), strict=True)
+        )
+        ends = {queue: end for queue, end in _ends(reading).items() if queue not in progress}
+        idle = {
+            queue: Progress(None, ends.get(queue), None, None)
+            for found in queues.values()
+            for queue in found
+            if queue not in progress
+        }
+        return GroupFacts(
+            name,
+            "" if connection is None else connection.consume_type,
+            "" if connection is None else connection.message_model,
+            members,
+            dict(zip(asked, infos, strict=True)),
+            queues,
+            {**idle, **progress},
+        )
+
+    async def _connection(self, name: str) -> ConsumerConnection | None:
+        """Return the members of a group that all its brokers see; None if there are none.
+
+        Raises RouteError for a group that has never had one.
+        """
+        try:
+            route = await self._admin.route(retry_topic(name))
+        except RouteError:
+            raise RouteError(f"there is no RocketMQ group {name}") from None
+        found: ConsumerConnection | None = None
+        members: dict[str, Connection] = {}
+        failed: RemotingError | None = None
+        for address in broker_addresses(route).values():
+            try:
+                answer = await self._admin.members(name, address)
+            except BrokerError as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+                continue
+            except RemotingError as error:
+                failed = error
+                continue
+            found = found or answer
+            members |= {one.client_id: one for one in answer.connection_set}
+        if found is None:
+            if failed is not None:
+                raise failed
+            return None
+        return ConsumerConnection(
+            tuple(members.values()),
+            found.subscription_table,
+            found.consume_type,
+            found.message_model,
+            found.consume_from_where,
+        )
+
+    async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
+        try:
+            return await self._admin.running_info(group, client_id)
+        except SteelyardError:
+            return None
+
+    async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, Progress]:
+        """Return the progress of a group as its brokers tell it; empty if it has none."""
+        try:
+            stats = await self._admin.consume_stats(name)
+        except RouteError:
+            return {}
+        ages: Mapping[MessageQueue, int] = {}
+        if waits:
+            rows = group_progress(name, stats.offset_table, stats.consume_tps, {})
+            ages = await self._admin.oldest_waits(rows)
+        return {
+            queue: Progress(
+                row.consumer_offset,
+                row.broker_offset,
+                max(0, row.broker_offset - row.consumer_offset),
+                ages.get(queue),
+            )
+            for queue, row in stats.offset_table.items()
+        }
+
+    async def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+        try:
+            return await self._admin.queues(topic)
+        except RouteError:
+            return ()
+
+    async def flapping(self, name: str) -> Sequence[FlappingView] | None:
+        return None
+
+    async def diagnose(self, name: str) -> Sequence[Diagnosis]:
+        if name not in await self._group_names():
+            raise RouteError(f"there is no RocketMQ group {name}")
+        return await self._admin.diagnose(name)
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    async def topics(self) -> TopicsFound:
+        return await self._lines.get()
+
+    async def _all_topics(self) -> TopicsFound:
+        names = [name for name in await self._admin.topics() if not name.startswith("%")]
+        reading = await self._reader.read()
+        wanted = sorted(set(names))[:TOPICS_MAX]
+        if has_figures(reading):
+            kept = _kept(reading)
+            found = await at_once(self._queues.get, wanted)
+            lines = [
+                self._topic_line(name, len(queues), *kept.get(name, (0, 0, 0)))
+                for name, queues in zip(wanted, found, strict=True)
+            ]
+        else:
+            lines = await at_once(self._asked_topic, wanted)
+        return TopicsFound(lines, len(set(names)) - len(wanted))
+
+    async def _asked_topic(self, name: str) -> TopicLine:
+        try:
+            reach = await self._admin.topic_stats(name)
+        except SteelyardError:
+            return self._topic_line(name, 0, None, None, None)
+        messages = sum(row.max_offset - row.min_offset for row in reach.values())
+        end = sum(row.max_offset for row in reach.values())
+        return self._topic_line(name, len(reach), messages, None, end)
+
+    def _topic_line(
+        self, name: str, queues: int, messages: int | None, size: int | None, end: int | None
+    ) -> TopicLine:
+        rate = None if end is None else self._rates.rate(name, end, time.monotonic())
+        return TopicLine(
+            dialect="rocketmq",
+            name=name,
+            queues=queues,
+            messages=messages,
+            bytes=size,
+            in_per_second=rate,
+            groups=[],
+            internal=name.startswith(SYSTEM_PREFIXES),
+        )
+
+    async def topic(self, name: str) -> TopicPicture:
+        route = await self._admin.route(name)
+        reach = await self._admin.topic_stats(name)
+        settings = {
+            f"{data.broker_name}: read/write queues, permission": (
+                f"{data.read_queue_nums}/{data.write_queue_nums}, {data.perm}"
+            )
+            for data in route.queue_datas
+        }
+        if route.order_topic_conf:
+            settings["order configuration"] = route.order_topic_conf
+        return TopicPicture(
+            dialect="rocketmq",
+            name=name,
+            queues=[
+                TopicQueue(
+                    key=key_of(queue),
+                    broker=queue.broker_name,
+                    queue=queue.queue_id,
+                    first=row.min_offset,
+                    end=row.max_offset,
+                    first_at=None,
+                    last_at=row.last_update_timestamp or None,
+                )
+                for queue, row in sorted(reach.items())
+            ],
+            groups=[],
+            settings=settings,
+        )
+
+    # -- messages and changes ----------------------------------------------------------------------
+
+    async def messages(self, question: MessagesQuestion) -> MessagesAnswer:
+        return await browse(self._admin, self._consumer, question)
+
+    async def reset_offsets(self, group: str, reset: ResetOffsets) -> Sequence[OffsetChange]:
+        if group not in await self._group_names():
+            raise RouteError(f"there is no RocketMQ group {group}")
+        return await changes.reset(self._admin, self._consumer, group, reset)
+
+    async def create_topic(self, topic: CreateTopic) -> str:
+        return await changes.create(self._admin, topic)
+
+    async def delete_topic(self, name: str) -> str:
+        return await changes.delete(self._admin, name)
+
+
+def has_figures(reading: ClusterReading) -> bool:
+    """Return whether a broker of the cluster is one of Steelyard's."""
+    return any(each.figures is not None for each in reading.brokers)
+
+
+def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, Progress]:
+    """Return the progress of a group by the figures of all brokers."""
+    ends = _ends(reading)
+    found: dict[MessageQueue, Progress] = {}
+    for each in reading.brokers:
+        if each.figures is None:
+            continue
+        for group in each.figures.groups:
+            for row in group.offsets if group.group == name else ():
+                queue = MessageQueue(row.topic, each.name, row.queue_id)
+                age = max(0, each.figures.now - row.waiting_since) if row.waiting_since else 0
+                found[queue] = Progress(row.offset, ends.get(queue), row.lag, age)
+    return found
+
+
+def _ends(reading: ClusterReading) -> dict[MessageQueue, int]:
+    return {
+        MessageQueue(row.topic, each.name, row.queue_id): row.end
+        for each in reading.brokers
+        if each.figures is not None
+        for row in each.figures.queues
+    }
+
+
+def _kept(reading: ClusterReading) -> dict[str, tuple[int, int, int]]:
+    """Return messages, bytes and the sum of the ends of each topic."""
+    kept: dict[str, tuple[int, int, int]] = {}
+    for each in reading.brokers:
+        for row in () if each.figures is None else each.figures.queues:
+            messages, size, end = kept.get(row.topic, (0, 0, 0))
+            kept[row.topic] = (
+                messages + row.end - row.begin,
+                size + row.size_bytes,
+                end + row.end,
+            )
+    return kept
+
+
+async def at_once(ask: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
+    """Ask about each thing, a limited number at a time; return the answers in their order."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(thing: T) -> R:
+        async with room:
+            return await ask(thing)
+
+    return list(await asyncio.gather(*map(one, things)))
+
+
+def now_ms() -> int:
+    """Return the time in ms since the epoch."""
+    return time.time_ns() // 1_000_000
