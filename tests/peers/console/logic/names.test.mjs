@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { shortNames } from "#static/logic/names.js";
+import { readable, shortNames } from "#static/logic/names.js";
 
 const names = (...members) => [...shortNames(members.map(([id, client_id]) => ({ id, client_id }))).values()];
 
@@ -26,4 +26,11 @@ test("names are distinct, whatever the ids are", () => {
   const members = [["x", "x"], ["xx", "x"], ["", ""], ["a-b-c-d-e-f-g-h-i-j", "a-b-c-d-e-f-g-h-i-j"], ["a-b-c-d-e-f-g-h-i-k", "a-b-c-d-e-f-g-h-i-k"]];
   const found = names(...members);
   assert.equal(new Set(found).size, found.length);
+});
+
+test("texts of servers have names in place of member ids", () => {
+  const text = "worker-3-3ac56b4f-d782-3234-bf8c-d3c8c4a166ce (/127.0.0.1) joined";
+  assert.equal(readable(text), "worker-3 joined");
+  assert.equal(readable("Zm9vYmFyYmF6 left", new Map([["Zm9vYmFyYmF6", "worker-4"]])), "worker-4 left");
+  assert.equal(readable("the topic t has 8 queues"), "the topic t has 8 queues");
 });

@@ -1,6 +1,6 @@
 // From pictures of a group to the matrix of queues and members: columns that keep their place, rows by topic, and what moved.
 
-import { shortNames } from "./names.js";
+import { readable, shortNames } from "./names.js";
 
 /** How long a member that left keeps its column. */
 export const LEFT_MS = 6_000;
@@ -99,7 +99,7 @@ export function happened(before, after, names) {
   const name = (id) => names.get(id) ?? id;
   for (const member of after.members) if (!old.has(member.id)) found.push({ kind: "joined", text: `${name(member.id)} joined` });
   for (const member of before.members) if (!now.has(member.id)) found.push({ kind: "left", text: `${name(member.id)} left` });
-  if (!before.rebalance && after.rebalance) found.push({ kind: "began", text: `Rebalance began: ${after.rebalance.reason || after.rebalance.trigger}` });
+  if (!before.rebalance && after.rebalance) found.push({ kind: "began", text: `Rebalance began: ${readable(after.rebalance.reason || after.rebalance.trigger, names)}` });
   const owners = new Map(before.queues.map((queue) => [queue.key, queue.owner]));
   const given = after.queues.filter((queue) => owners.has(queue.key) && queue.owner !== null && owners.get(queue.key) !== queue.owner);
   const lost = after.queues.filter((queue) => queue.owner === null && (owners.get(queue.key) ?? null) !== null);

@@ -55,3 +55,13 @@ function common(texts, at) {
   while (length < shortest && texts.every((text) => at(text, length) === at(texts[0], length))) length += 1;
   return length;
 }
+
+const UUID = /[-_~](?=[0-9a-f]{8}-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+
+/** A text of the servers with names in place of member ids: "worker-3-3ac56b4f-… (/127.0.0.1) joined" -> "worker-3 joined". */
+export function readable(text, names = new Map()) {
+  let found = text;
+  for (const [id, name] of names) if (name !== id) found = found.replaceAll(id, name);
+  found = found.replace(UUID, "").replace(/ \(\/[\d.:a-f]+\)/g, "");
+  return found;
+}

@@ -5,22 +5,23 @@ import { path, useResource } from "../../api.js";
 import { Ago, Badge, Duration, Empty, Num, Resource } from "../../components/parts.js";
 import { useLive } from "../../live.js";
 import { clock, count, duration, moment, plural } from "../../logic/format.js";
+import { readable } from "../../logic/names.js";
 import { logHeight } from "../../logic/series.js";
 import { setParams, useRoute } from "../../router.js";
 
 const LIMIT = 100;
 const HANDOFFS_MAX = 200;
 
-export function History({ dialect, name }) {
+export function History({ dialect, name, picture }) {
   const rebalances = useResource(path(["groups", dialect, name, "rebalances"], { limit: LIMIT }));
   const finished = useLive((state) => state.rebalance);
   useEffect(() => {
     if (finished) rebalances.reload();
   }, [finished]);
-  return html`<${Resource} of=${rebalances} what="Loading rebalances">${(answer) => html`<${Found} answer=${answer} />`}<//>`;
+  return html`<${Resource} of=${rebalances} what="Loading rebalances">${(answer) => html`<${Found} answer=${answer} names=${new Map(picture.members.map((member) => [member.id, member.client_id]))} />`}<//>`;
 }
 
-function Found({ answer }) {
+function Found({ answer, names }) {
   const { params } = useRoute();
   const open = params.open ?? "";
   const toggle = (id) => setParams({ open: open === id ? "" : id });
@@ -32,7 +33,7 @@ function Found({ answer }) {
     </div>`}
     ${answer.rebalances.length
       ? html`<${Strip} rebalances=${answer.rebalances} open=${open} onOpen=${toggle} />
-          <${Rebalances} rebalances=${answer.rebalances} open=${open} onOpen=${toggle} />`
+          <${Rebalances} rebalances=${answer.rebalances} open=${open} names=${names} onOpen=${toggle} />`
       : html`<${Empty} title="No rebalance yet">${answer.source === "ledger" ? "The brokers have recorded none of this group." : "None since this console was started."}<//>`}`;
 }
 
@@ -53,7 +54,7 @@ function Strip({ rebalances, open, onOpen }) {
         return html`<g key=${each.id} class=${each.id === open ? "open" : ""} onClick=${() => onOpen(each.id)}>
           <rect class="target" x=${x(each.at) - 7} y="0" width="14" height=${height} />
           <line class="bar" x1=${x(each.at)} x2=${x(each.at)} y1=${height - size} y2=${height} />
-          <title>${`${moment(each.at)}: ${each.reason || each.trigger}, ${each.pause_ms === null ? "pause not known" : duration(each.pause_ms)}`}</title>
+          <title>${`${moment(each.at)}: ${readable(each.reason || each.trigger)}, ${each.pause_ms === null ? "pause not known" : duration(each.pause_ms)}`}</title>
         </g>`;
       })}
     </svg>
@@ -61,7 +62,7 @@ function Strip({ rebalances, open, onOpen }) {
   </figure>`;
 }
 
-function Rebalances({ rebalances, open, onOpen }) {
+function Rebalances({ rebalances, open, names, onOpen }) {
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Rebalances">
     <table class="history">
       <caption class="visually-hidden">
@@ -82,13 +83,13 @@ function Rebalances({ rebalances, open, onOpen }) {
         </tr>
       </thead>
       <tbody>
-        ${rebalances.map((each) => html`<${Line} key=${each.id} of=${each} open=${each.id === open} onOpen=${onOpen} />`)}
+        ${rebalances.map((each) => html`<${Line} key=${each.id} of=${each} open=${each.id === open} names=${names} onOpen=${onOpen} />`)}
       </tbody>
     </table>
   </div>`;
 }
 
-function Line({ of, open, onOpen }) {
+function Line({ of, open, names, onOpen }) {
   return html`<tr class=${open ? "open" : ""}>
       <th scope="row">
         <button type="button" class="primary-row" aria-expanded=${String(open)} onClick=${() => onOpen(of.id)}>
@@ -96,7 +97,7 @@ function Line({ of, open, onOpen }) {
         </button>
         <small class="muted"><${Ago} at=${of.at} /></small>
       </th>
-      <td>${of.reason || of.trigger} ${of.confidence && html`<${Badge}>${of.confidence}<//>`}</td>
+      <td title=${of.reason}>${readable(of.reason || of.trigger, names)} ${of.confidence && html`<${Badge}>${of.confidence}<//>`}</td>
       <td class="right narrow num">${of.members_before.length} → ${of.members_after.length}</td>
       <td class="right"><${Num} value=${of.moved} /></td>
       <td class="right"><${Duration} ms=${of.pause_ms} /></td>
@@ -106,7 +107,7 @@ function Line({ of, open, onOpen }) {
       <td class="right middle num">${of.spike === null ? html`<span class="unknown">–</span>` : `× ${of.spike.toFixed(1)}`}</td>
       <td class="right narrow"><${Duration} ms=${of.took_ms} /></td>
     </tr>
-    ${open && html`<tr class="detail"><td colspan="10"><${Handoffs} of=${of} /></td></tr>`}`;
+    ${open && html`<tr class="detail"><td colspan="10"><${Handoffs} of=${of} names=${names} /></td></tr>`}`;
 }
 
 function Between({ low, high }) {
@@ -114,12 +115,13 @@ function Between({ low, high }) {
   return html`<span class="num" title="At least and at most">${count(low)} to ${count(high)}</span>`;
 }
 
-function Handoffs({ of }) {
+function Handoffs({ of, names }) {
+  const member = (id) => html`<span class="mono id" title=${id}>${names.get(id) ?? readable(id)}</span>`;
   const joined = of.members_after.filter((id) => !of.members_before.includes(id));
   const left = of.members_before.filter((id) => !of.members_after.includes(id));
   return html`<div class="handoffs">
-    ${joined.length > 0 && html`<p>Joined: ${joined.map((id) => html`<span class="mono id">${id}</span> `)}</p>`}
-    ${left.length > 0 && html`<p>Left: ${left.map((id) => html`<span class="mono id">${id}</span> `)}</p>`}
+    ${joined.length > 0 && html`<p>Joined: ${joined.map((id) => html`${member(id)} `)}</p>`}
+    ${left.length > 0 && html`<p>Left: ${left.map((id) => html`${member(id)} `)}</p>`}
     ${of.handoffs.length === 0
       ? html`<p class="muted">No queue changed hands.</p>`
       : html`<table>
@@ -139,8 +141,8 @@ function Handoffs({ of }) {
             ${of.handoffs.slice(0, HANDOFFS_MAX).map(
               (each) => html`<tr key=${each.queue}>
                 <th scope="row">${each.queue}</th>
-                <td class="mono id">${each.from ?? html`<span class="unknown">nobody</span>`}</td>
-                <td class="mono id">${each.to === each.from ? html`<span class="muted">stayed</span>` : (each.to ?? html`<span class="unknown">nobody</span>`)}</td>
+                <td>${each.from ? member(each.from) : html`<span class="unknown">nobody</span>`}</td>
+                <td>${each.to === each.from ? html`<span class="muted">stayed</span>` : each.to ? member(each.to) : html`<span class="unknown">nobody</span>`}</td>
                 <td class="right"><${Duration} ms=${each.pause_ms} /></td>
                 <td class="right"><${Num} value=${each.reprocessed} /></td>
               </tr>`,

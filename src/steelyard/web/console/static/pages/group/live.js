@@ -8,7 +8,11 @@ import { useNow } from "../../clock.js";
 import { useLive } from "../../live.js";
 import { clock, count, duration, moment, plural } from "../../logic/format.js";
 import { columns as columnsOf, CONDENSED_QUEUES, happened, moves } from "../../logic/matrix.js";
+import { readable } from "../../logic/names.js";
 import { href, setParams, useRoute } from "../../router.js";
+
+/** What a member that is waited for has yet to do. */
+const OWES = { joining: "has not rejoined", revoking: "has to give up queues", syncing: "has not taken its share", silent: "does not answer" };
 
 const LINES_MAX = 60;
 const MEMBERS_MAX = 60;
@@ -71,17 +75,18 @@ function Rebalancing({ rebalance, columns, moved }) {
   const now = useNow(100);
   const names = new Map(columns.map((column) => [column.id, column]));
   const waits = rebalance.waits_for.map((id) => names.get(id) ?? { id, name: id, slot: 0 });
+  const texts = new Map(columns.map((column) => [column.id, fullName(column)]));
   return html`<p class="banner-head">
-      <strong>Rebalancing for <span class="num ticking">${duration(now - rebalance.since)}</span></strong>
+      <strong>Rebalancing <span class="num" aria-hidden="true">for ${duration(now - rebalance.since)}</span></strong>
       ${moved > 0 && html`<span class="moved-count">${plural(moved, "queue")} just moved</span>`}
     </p>
-    <p>${rebalance.text}</p>
+    <p title=${rebalance.text}>${readable(rebalance.reason || rebalance.trigger, texts)}.</p>
     <p class="waits">
-      ${waits.length > 0 && html`Waits for ${waits.slice(0, 4).map((each) => html`<span class="waited-for" title=${each.id}>${each.slot > 0 && html`<${Slot} slot=${each.slot} />`} ${fullName(each)}</span>`)}${waits.length > 4 && ` and ${count(waits.length - 4)} more`}`}
+      ${waits.length > 0 && html`Waits for ${waits.slice(0, 4).map((each) => html`<span class="waited-for" title=${each.id}>${each.slot > 0 && html`<${Slot} slot=${each.slot} />`} ${fullName(each)}<span class="muted">${OWES[each.member?.state] ?? ""}</span></span>`)}${waits.length > 4 && ` and ${count(waits.length - 4)} more`}`}
     </p>`;
 }
 
-/** A name without the parts that a narrow column leaves out. */
+/** A name with the parts that a narrow column leaves out. */
 function fullName({ name, member }) {
   return name.includes("…") && member ? member.client_id || member.id : name;
 }
@@ -102,7 +107,7 @@ function Calm({ picture, moved }) {
     </p>
     <p class="waits">
       ${last
-        ? html`Last one: ${last.reason || last.trigger}; ${plural(last.moved, "queue")} moved${last.pause_ms !== null && html`, longest pause ${duration(last.pause_ms)}`}. <a href=${`${history}?open=${encodeURIComponent(last.id)}`}>What it cost</a>`
+        ? html`${readable(last.reason || last.trigger, new Map(picture.members.map((member) => [member.id, member.client_id])))}: ${plural(last.moved, "queue")} moved${last.pause_ms !== null && html`, longest pause ${duration(last.pause_ms)}`}. <a href=${`${history}?open=${encodeURIComponent(last.id)}`}>What it cost</a>`
         : since !== null
           ? html`The last one began at ${clock(since)}. <a href=${history}>What it cost</a>`
           : ""}
