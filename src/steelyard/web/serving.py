@@ -94,7 +94,7 @@ class HttpServer:
         history = None
         if config.console:
             history = LedgerHistory()
-            cluster = NameserverCluster(admin, reader, timeout_ms=config.timeout_ms)
+            cluster = NameserverCluster(admin, reader, timeout_ms=config.timeout_ms, tls=tls)
             self._console = _console(cluster, history, config)
         self._admin = admin
         self._follower = LedgerFollower(admin, config, history)

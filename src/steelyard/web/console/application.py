@@ -50,7 +50,6 @@ class ConsoleApplication:
 
     async def run(self) -> None:
         """Read the cluster until this is cancelled."""
-        await self._cluster.start()
         try:
             await self._watching.run()
         finally:

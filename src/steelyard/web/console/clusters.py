@@ -44,25 +44,48 @@ ENTRIES_FRESH_MS = 3_000
 class NameserverCluster:
     """A cluster of Steelyard or of Apache RocketMQ. `admin` must be running."""
 
-    def __init__(self, admin: Admin, reader: ClusterReader, *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        reader: ClusterReader,
+        *,
+        timeout_ms: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._admin = admin
         self._reader = reader
-        self._consumer = PullConsumer(GROUP, admin.nameservers)
-        self._calls = KafkaCalls(CLIENT_ID, timeout_ms=timeout_ms)
+        self._consumer: PullConsumer | None = None
+        self._tls = tls
+        self._calls = KafkaCalls(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
         self._entries = Fresh(self._kafka_entries, ENTRIES_FRESH_MS)
         self._rates = Rates()
-        self._remoting = RemotingSource(admin, self._consumer, reader)
+        self._remoting = RemotingSource(admin, self._reading, reader)
         self._kafka = KafkaSource(
             KafkaServers(self._bootstrap, self._calls), _OurGroups(admin, reader)
         )
         self._kind: ClusterKind = "steelyard"
 
-    async def start(self) -> None:
-        await self._consumer.start()
-
     async def close(self) -> None:
-        await self._consumer.close()
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.close()
         await self._calls.close()
+
+    async def _reading(self) -> PullConsumer:
+        """Return the consumer that reads messages, which starts when it is first needed."""
+        if self._consumer is None:
+            config = self._admin.config
+            self._consumer = PullConsumer(
+                GROUP,
+                self._admin.nameservers,
+                access_key=config.access_key,
+                secret_key=config.secret_key,
+                security_token=config.security_token,
+                tls=self._tls,
+            )
+            self._starting = asyncio.create_task(self._consumer.start())
+        await asyncio.shield(self._starting)
+        return self._consumer
 
     async def kind(self) -> ClusterKind:
         reading = await self._reader.read()
@@ -235,9 +258,6 @@ class KafkaCluster:
 
     async def _bootstrap(self) -> Sequence[str]:
         return self._addresses
-
-    async def start(self) -> None:
-        """Nothing is needed: connections are opened with the first questions."""
 
     async def close(self) -> None:
         await self._calls.close()

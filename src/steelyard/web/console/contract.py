@@ -85,10 +85,7 @@ class Source(Protocol):
 
 
 class Cluster(Protocol):
-    """A cluster."""
-
-    async def start(self) -> None:
-        """Start, whether the servers answer or not."""
+    """A cluster. Connections are opened with the first questions."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -57,30 +57,37 @@ AT_ONCE = 16
 
 ROUTE_FRESH_MS = 3_000
 TOPICS_FRESH_MS = 5_000
+SYSTEM_FRESH_MS = 60_000
 
 OWN_GROUPS = frozenset(
     ("steelyard-console", "steelyard-metrics", "STEELYARD_LEDGER_READER", "CID_RMQ_SYS_TRANS")
 )
 """Groups that only tools and servers use; they are not listed."""
 
-SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC", "TBW102", "BenchmarkTest", "__")
-"""What names of topics begin with that servers use themselves."""
+SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC", "__")
+"""What names of topics begin with that servers use themselves, besides those that they list."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
+OpenConsumer = Callable[[], Awaitable[PullConsumer]]
+"""Returns a running consumer."""
+
+
 class RemotingSource:
     """A `contract.Source`. `reader`: of the figures that our brokers have, not Apache's."""
 
-    def __init__(self, admin: Admin, consumer: PullConsumer, reader: ClusterReader) -> None:
+    def __init__(self, admin: Admin, consumer: OpenConsumer, reader: ClusterReader) -> None:
         self._admin = admin
         self._consumer = consumer
         self._reader = reader
         self._queues = FreshByKey(self._queues_of, ROUTE_FRESH_MS, keys_max=TOPICS_MAX)
         self._names = Fresh(admin.topics, ROUTE_FRESH_MS)
+        self._system = Fresh(self._system_topics, SYSTEM_FRESH_MS)
         self._lines = Fresh(self._all_topics, TOPICS_FRESH_MS)
         self._rates = Rates()
+        self._internal: frozenset[str] = frozenset()
         self._protocols: dict[str, str | None] = {}
 
     # -- groups ------------------------------------------------------------------------------------
@@ -279,6 +286,7 @@ class RemotingSource:
 
     async def _all_topics(self) -> TopicsFound:
         names = [name for name in await self._admin.topics() if not name.startswith("%")]
+        self._internal = await self._system.get()
         reading = await self._reader.read()
         wanted = sorted(set(names))[:TOPICS_MAX]
         if has_figures(reading):
@@ -291,6 +299,13 @@ class RemotingSource:
         else:
             lines = await at_once(self._asked_topic, wanted)
         return TopicsFound(lines, len(set(names)) - len(wanted))
+
+    async def _system_topics(self) -> frozenset[str]:
+        """Return the topics of the servers themselves, as far as they tell."""
+        try:
+            return frozenset(await self._admin.system_topics())
+        except SteelyardError:
+            return frozenset()
 
     async def _asked_topic(self, name: str) -> TopicLine:
         try:
@@ -313,7 +328,7 @@ class RemotingSource:
             bytes=size,
             in_per_second=rate,
             groups=[],
-            internal=name.startswith(SYSTEM_PREFIXES),
+            internal=name in self._internal or name.startswith(SYSTEM_PREFIXES),
         )
 
     async def topic(self, name: str) -> TopicPicture:
@@ -349,12 +364,12 @@ class RemotingSource:
     # -- messages and changes ----------------------------------------------------------------------
 
     async def messages(self, question: MessagesQuestion) -> MessagesAnswer:
-        return await browse(self._admin, self._consumer, question)
+        return await browse(self._admin, await self._consumer(), question)
 
     async def reset_offsets(self, group: str, reset: ResetOffsets) -> Sequence[OffsetChange]:
         if group not in await self._group_names():
             raise RouteError(f"there is no RocketMQ group {group}")
-        return await changes.reset(self._admin, self._consumer, group, reset)
+        return await changes.reset(self._admin, await self._consumer(), group, reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
         return await changes.create(self._admin, topic)
