@@ -65,7 +65,7 @@ function options(lines, show, width) {
     cursor: { y: false, points: { size: 6 } },
     scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
-      { ...axis, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).replace(/:00$/, "")) },
+      { ...axis, space: 84, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).replace(/:00$/, "")) },
       { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => show(tick)) },
     ],
     series: [

@@ -100,7 +100,7 @@ function MemberHeading({ column, picture }) {
   const waited = picture.rebalance?.waits_for.includes(column.id) || member.waited_for;
   const state = leftAt !== null ? "left" : waited ? "waited for" : member.state;
   const kind = leftAt !== null ? "left" : waited ? "waited" : "";
-  return html`<th scope="col" class=${`member ${kind}`} title=${`${member.id}\n${member.host}\n${state}, ${plural(member.assigned, "queue")}`}>
+  return html`<th scope="col" class=${`member ${kind}`} data-member=${column.id} title=${`${member.id}\n${member.host}\n${state}, ${plural(member.assigned, "queue")}`}>
     <span class=${`slot ${colourOf(slot)}`}>${slot}</span>
     <span class="name">${name}</span>
     <span class="state">${leftAt !== null ? "left" : waited ? "waited for" : member.state === "stable" ? plural(member.assigned, "queue") : member.state}</span>
@@ -125,7 +125,7 @@ class QueueRow extends Pure {
         if (!stands) return html`<td key=${column.id} class="cell"></td>`;
         const arrived = stands === "owner" && move && move.to === column.id;
         return html`<td key=${column.id} class="cell">
-          <span class=${`block ${stands} ${colourOf(column.slot)} ${arrived ? "arrived" : ""}`} title=${`${queue.key}: ${column.name} ${WORDS[stands]}`}>
+          <span class=${`block ${stands} ${colourOf(column.slot)} ${arrived ? "arrived" : ""}`} data-member=${column.id} title=${`${queue.key}: ${column.name} ${WORDS[stands]}`}>
             <span aria-hidden="true">${stands === "former" ? "" : column.slot}</span><span class="visually-hidden">${WORDS[stands]}</span>
           </span>
         </td>`;

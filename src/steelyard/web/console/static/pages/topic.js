@@ -43,9 +43,10 @@ function Found({ topic }) {
     { name: "oldest", title: "Oldest", right: true, less: "middle", value: (queue) => queue.first_at, show: (queue) => html`<${Ago} at=${queue.first_at} />` },
     { name: "latest", title: "Latest", right: true, value: (queue) => queue.last_at, show: (queue) => html`<${Ago} at=${queue.last_at} />` },
   ];
+  const shown = topic.queues.some((queue) => queue.broker !== null) ? columns : columns.filter((column) => column.name !== "broker");
   const settings = Object.entries(topic.settings);
   return html`<div class="toolbar between"><h2>Queues</h2><${Filter} label="Filter queues" /></div>
-    <${Table} caption="Queues" columns=${columns} rows=${topic.queues} rowKey=${(queue) => queue.key} text=${(queue) => `${queue.key} ${queue.broker ?? ""}`} sort="queue" empty=${html`<${Empty} title="No queue" />`} />
+    <${Table} caption="Queues" columns=${shown} rows=${topic.queues} rowKey=${(queue) => queue.key} text=${(queue) => `${queue.key} ${queue.broker ?? ""}`} sort="queue" empty=${html`<${Empty} title="No queue" />`} />
     <div class="columns">
       <section>
         <h2>Groups</h2>

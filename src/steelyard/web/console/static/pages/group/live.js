@@ -117,7 +117,7 @@ function Calm({ picture, moved }) {
 function Members({ picture, columns }) {
   const waited = new Set(picture.rebalance?.waits_for ?? []);
   if (!columns.length) return html`<${Empty} title="Nobody reads for this group">Its committed offsets stay, and its lag grows while producers send.<//>`;
-  return html`<div class="table-box" tabindex="0" role="region" aria-label="Members">
+  return html`<div class="table-box" tabindex="0" role="region" aria-label="List of members">
     <table class="members">
       <caption class="visually-hidden">
         Members
