@@ -31,6 +31,9 @@ REMOTING_NAMES = (
 )
 KAFKA_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even")
 
+ROUNDS = 2
+"""Rebalances until all partitions are assigned: cooperative members give up some in the first."""
+
 KAFKA_ASSIGNORS: Mapping[str, AssignFunction] = {
     "uniform": assign_uniform,
     **{name: assignor.assign for name, assignor in ASSIGNORS.items()},
@@ -147,22 +150,20 @@ def _kafka(picture: GroupPicture, members: Sequence[str], name: str) -> Shares:
     for queue in picture.queues:
         if queue.owner in owned:
             owned[queue.owner].append(TopicPartition(queue.topic, queue.queue))
-    generation = picture.generation if picture.generation is not None else 1
-    subscribers = [
-        Subscriber(
-            member,
-            topics,
-            tuple(sorted(owned[member])),
-            generation,
-            user_data=_user_data(name, owned[member], generation),
-        )
-        for member in members
-    ]
-    found = KAFKA_ASSIGNORS[name](subscribers, counts)
-    return {
-        member: [keys[place] for place in found.get(member, ()) if place in keys]
-        for member in members
-    }
+    for generation in range(1, ROUNDS + 1):
+        subscribers = [
+            Subscriber(
+                member,
+                topics,
+                tuple(sorted(owned[member])),
+                generation,
+                user_data=_user_data(name, owned[member], generation),
+            )
+            for member in members
+        ]
+        found = KAFKA_ASSIGNORS[name](subscribers, counts)
+        owned = {member: found.get(member, []) for member in members}
+    return {member: [keys[place] for place in owned[member] if place in keys] for member in members}
 
 
 def _user_data(name: str, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
