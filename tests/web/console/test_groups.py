@@ -73,7 +73,10 @@ def test_a_kafka_group_is_what_its_members_say(
         asynchronous=False,
     )
     for address in (consoles.http, consoles.kafka):
-        picture = read(address, f"groups/{in_path('kafka', group)}")
+        path = f"groups/{in_path('kafka', group)}"
+        # The console looks once a second who leads what, so that it may not know a new topic yet.
+        until(lambda: all(queue["end"] for queue in read(address, path)["queues"]))
+        picture = read(address, path)
         (one,) = picture["members"]
         mine = {f"{each.topic}/{each.partition}" for each in consumer.assignment()}
         assert shares(picture) == {consumer.memberid(): mine}
