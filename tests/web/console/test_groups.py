@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,6 +49,10 @@ def created(nameserver: str, topic: str) -> list[MessageQueue]:
         return queues()
 
 
+def has_ends(address: str, path: str) -> bool:
+    return all(queue["end"] for queue in read(address, path)["queues"])
+
+
 def shares(picture: Any) -> dict[str, set[str]]:
     """The keys of the queues that each member owns."""
     found: dict[str, set[str]] = {one["id"]: set() for one in picture["members"]}
@@ -75,7 +80,7 @@ def test_a_kafka_group_is_what_its_members_say(
     for address in (consoles.http, consoles.kafka):
         path = f"groups/{in_path('kafka', group)}"
         # The console looks once a second who leads what, so that it may not know a new topic yet.
-        until(lambda: all(queue["end"] for queue in read(address, path)["queues"]))
+        until(partial(has_ends, address, path))
         picture = read(address, path)
         (one,) = picture["members"]
         mine = {f"{each.topic}/{each.partition}" for each in consumer.assignment()}

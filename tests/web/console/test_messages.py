@@ -201,12 +201,21 @@ def test_aborted_transactions_are_not_shown(consoles: Consoles) -> None:
         assert [one["body"]["text"] for one in found] == ["1", "3"]
 
 
+@pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
+def test_a_queue_that_does_not_exist(
+    consoles: Consoles, kafka_topic: str, remoting_topic: str, dialect: str
+) -> None:
+    topic = kafka_topic if dialect == "kafka" else remoting_topic
+    found = ask(consoles.http, "messages", dialect=dialect, topic=topic, queue="nowhere/0")
+    assert found.status == 404
+    assert "queue is 'nowhere/0'; " in found.body["error"]
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"from": "7"}, "an offset is of one queue"),
-        ({"queue": "nowhere/0"}, "queue is 'nowhere/0'; "),
-        ({"from": "soon"}, "from is 'soon'; write earliest"),
+        ({"from": "soon"}, "from is 'soon', which it cannot be"),
+        ({"from": "2026-02-30"}, "from is '2026-02-30'"),
         ({"limit": "0"}, "limit is '0': expected `int` >= 1"),
         ({"limit": "ten"}, "limit is 'ten': expected `int`"),
         ({"dialect": "mqtt"}, "dialect is 'mqtt': invalid enum value"),

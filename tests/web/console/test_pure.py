@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard.errors import ConfigError
@@ -127,6 +127,7 @@ queues = st.dictionaries(
 )
 
 
+@settings(max_examples=40)
 @given(queues, st.integers(1, 5), st.integers(1, 40), st.integers(1, 3))
 def test_a_walk_in_parts_is_the_whole(
     times: dict[str, list[int]], batch: int, limit: int, every: int

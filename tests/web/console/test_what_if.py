@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.errors import ConfigError
+from steelyard.errors import RouteError
 from steelyard.web.console.answers import Dialect, GroupPicture, GroupQueue, MemberView
 from steelyard.web.console.what_if import KAFKA_NAMES, REMOTING_NAMES, what_if
 
@@ -146,5 +146,5 @@ def test_no_broker_in_a_room() -> None:
     ("dialect", "name"), [("kafka", "AVG"), ("rocketmq", "range"), ("kafka", "")]
 )
 def test_a_strategy_of_the_other_dialect_is_refused(dialect: Dialect, name: str) -> None:
-    with pytest.raises(ConfigError, match="unknown strategy"):
+    with pytest.raises(RouteError, match="unknown strategy"):
         what_if(group(dialect, ["a"], ["a"]), 1, name)

@@ -15,7 +15,7 @@ from steelyard.allocate.assignors.uniform import assign as assign_uniform
 from steelyard.allocate.plan import Claim, Plan, Strategy
 from steelyard.allocate.registry import STRATEGIES
 from steelyard.checks import unknown
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, RouteError, SteelyardError
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.web.console.answers import GroupPicture, ShareView, WhatIf, WhatIfResult
 from steelyard.web.console.words import counted
@@ -44,10 +44,10 @@ Shares = Mapping[str, Sequence[str]]
 
 
 def what_if(picture: GroupPicture, members: int | None, strategy: str | None) -> WhatIf:
-    """Return what strategies would do. Raises ConfigError for one that does not fit the group."""
+    """Return what strategies would do. Raises RouteError for one that does not fit the group."""
     names = REMOTING_NAMES if picture.dialect == "rocketmq" else KAFKA_NAMES
     if strategy is not None and strategy not in names:
-        raise ConfigError(unknown("strategy", strategy, names))
+        raise RouteError(str(unknown(f"strategy of {picture.dialect} groups", strategy, names)))
     if len(picture.queues) > QUEUES_MAX:
         raise ConfigError(f"the group has more than {QUEUES_MAX} queues, too many to plan for")
     people = _members(picture, members)
