@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 import uvicorn
@@ -25,6 +26,9 @@ from steelyard.web.reading import ClusterReader
 
 REQUESTS_MAX = 100
 """Most requests and connections at a time; further ones get 503."""
+
+CONSOLE_FRESH_MS = 100
+"""Age up to which the console uses again what brokers answered; its viewers share one reading."""
 
 STOP_SECONDS = 2
 """Time for requests to end when the server stops."""
@@ -94,7 +98,9 @@ class HttpServer:
         history = None
         if config.console:
             history = LedgerHistory()
-            cluster = NameserverCluster(admin, reader, timeout_ms=config.timeout_ms, tls=tls)
+            fresh_ms = min(CONSOLE_FRESH_MS, config.fresh_ms)
+            own = ClusterReader(admin, replace(config, fresh_ms=fresh_ms))
+            cluster = NameserverCluster(admin, own, timeout_ms=config.timeout_ms, tls=tls)
             self._console = _console(cluster, history, config)
         self._admin = admin
         self._follower = LedgerFollower(admin, config, history)

@@ -149,6 +149,8 @@ def _wrong(text: str, given: Mapping[str, object] | None = None) -> str:
         return text[:1].lower() + text[1:]
     name = found[2]
     shown = f" is {str(given[name])[:80]!r}" if given and name in given else ""
+    if shown and "matching regex" in found[1]:
+        return f"{name}{shown}, which it cannot be; see /openapi.json"
     return f"{name or 'the body'}{shown}: {found[1][:1].lower()}{found[1][1:]}"
 
 
@@ -165,9 +167,19 @@ async def body_of(operation: ApiOperation, request: Request) -> msgspec.Struct |
         if len(body) > BODY_BYTES_MAX:
             raise RequestError(413, f"the body has more than {BODY_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(body, type=operation.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.convert(_whole(msgspec.json.decode(body)), operation.body)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise RequestError(400, _wrong(str(error))) from None
+
+
+def _whole(value: object) -> object:
+    """Return the fields of an object with whole numbers as integers: in JSON, 1.0 is one."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: int(each) if isinstance(each, float) and each.is_integer() else each
+        for name, each in value.items()
+    }
 
 
 def status_of(error: SteelyardError, *, is_change: bool) -> int:

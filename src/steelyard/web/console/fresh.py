@@ -33,6 +33,16 @@ class Fresh(Generic[T]):
             self._reading = asyncio.create_task(self._renew())
         return await asyncio.shield(self._reading)
 
+    async def renewed(self) -> T:
+        """Return it as it is now: of a reading that begins after the call."""
+        running = self._reading
+        if running is not None and not running.done():
+            await asyncio.wait([running])
+        if self._reading is running:
+            self._reading = asyncio.create_task(self._renew())
+        assert self._reading is not None
+        return await asyncio.shield(self._reading)
+
     async def _renew(self) -> T:
         value = await self._read()
         self._last = value, time.monotonic()

@@ -32,7 +32,7 @@ class Edge(Enum):
 
 
 class AtOffset(msgspec.Struct, frozen=True):
-    """An offset of one queue."""
+    """An offset, of each queue that is wanted."""
 
     offset: int
 
@@ -74,7 +74,7 @@ def beginning(text: str) -> Beginning:
     try:
         return AtTime(max(0, int(moment.timestamp() * 1000)))
     except (OverflowError, ValueError):
-        raise ConfigError(f"from is {text[:80]!r}, a time that cannot be computed with") from None
+        return AtTime(TIME_MAX)  # at the end of the calendar, in another time zone
 
 
 def _offsets(text: str) -> dict[str, int]:

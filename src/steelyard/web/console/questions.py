@@ -24,6 +24,33 @@ MEMBERS_MAX = 1_000
 MINUTES_MAX = 120
 """Longest time that a history of lag may be asked of."""
 
+_DATE = (
+    "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+    "|02-(0[1-9]|[12][0-9]))"
+)
+_TIME = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
+_ZONE = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+_CURSOR = "next:[^,=]{1,300}=[0-9]{1,18}(,[^,=]{1,300}=[0-9]{1,18})*"
+PLACE = f"^(earliest|latest|[0-9]{{1,16}}|{_DATE}([T ]{_TIME}{_ZONE}?)?|{_CURSOR})$"
+"""Where browsing of messages may begin; see `places`."""
+
+Strategy = Literal[
+    "AVG",
+    "AVG_BY_CIRCLE",
+    "CONSISTENT_HASH",
+    "MACHINE_ROOM_NEARBY-AVG",
+    "MACHINE_ROOM",
+    "CONFIG",
+    "EVEN",
+    "range",
+    "roundrobin",
+    "sticky",
+    "cooperative-sticky",
+    "uniform",
+    "even",
+]
+"""Strategies of RocketMQ groups, and assignors of Kafka groups."""
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX)]
 Filter = Annotated[str, msgspec.Meta(max_length=1_000)]
 
@@ -73,12 +100,7 @@ class WhatIfQuestion(GroupQuestion, frozen=True, kw_only=True):
         | None
     ) = None
     strategy: (
-        Annotated[
-            str,
-            msgspec.Meta(
-                min_length=1, max_length=100, description="Only this one. Default: all that fit."
-            ),
-        ]
+        Annotated[Strategy, msgspec.Meta(description="Only this one. Default: all that fit.")]
         | None
     ) = None
 
@@ -101,7 +123,7 @@ class MessagesQuestion(Question, frozen=True, kw_only=True):
             msgspec.Meta(
                 min_length=1,
                 max_length=2 * NAME_MAX,
-                description="Key of a queue; needed with an offset. Default: all queues.",
+                description="Key of a queue. Default: all queues.",
             ),
         ]
         | None
@@ -109,8 +131,8 @@ class MessagesQuestion(Question, frozen=True, kw_only=True):
     from_: Annotated[
         str,
         msgspec.Meta(
-            min_length=1,
-            max_length=2_000,
+            pattern=PLACE,
+            max_length=16_000,
             description="Where to begin: `earliest`, `latest` (the last messages), an offset, a"
             " time (ISO 8601, or milliseconds since the epoch, which have 12 digits or more), or"
             " `next` of the answer before.",

@@ -23,8 +23,11 @@ from steelyard.web.console.observed import Observer
 from steelyard.web.console.what_if import what_if
 from steelyard.web.console.writers import Writers
 
-LISTS_FRESH_MS = 900
-"""Age up to which lists are used again, so that each second has one reading."""
+VIEW_FRESH_MS = 400
+"""Age up to which it is not asked again how the servers are."""
+
+GROUPS_FRESH_MS = 900
+"""The same of the list of groups, so that each second has one reading."""
 
 PICTURE_FRESH_MS = 200
 """The same of the picture of one group."""
@@ -70,8 +73,8 @@ class Console:
         self._cluster = cluster
         self._ledger = ledger
         self._writers = Writers()
-        self._view = Fresh(lambda: cluster.view(allow_changes=allow_changes), LISTS_FRESH_MS)
-        self._groups = Fresh(self._all_groups, LISTS_FRESH_MS)
+        self._view = Fresh(lambda: cluster.view(allow_changes=allow_changes), VIEW_FRESH_MS)
+        self._groups = Fresh(self._all_groups, GROUPS_FRESH_MS)
         self._pictures = FreshByKey(self._picture, PICTURE_FRESH_MS)
         self._topics = Fresh(self._all_topics, TOPICS_FRESH_MS)
 

@@ -15,7 +15,7 @@ from steelyard.allocate.assignors.uniform import assign as assign_uniform
 from steelyard.allocate.plan import Claim, Plan, Strategy
 from steelyard.allocate.registry import STRATEGIES
 from steelyard.checks import unknown
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, RouteError, SteelyardError
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.web.console.answers import GroupPicture, ShareView, WhatIf, WhatIfResult
 from steelyard.web.console.words import counted
@@ -31,6 +31,9 @@ REMOTING_NAMES = (
 )
 KAFKA_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even")
 
+ROUNDS = 2
+"""Rebalances until all partitions are assigned: cooperative members give up some in the first."""
+
 KAFKA_ASSIGNORS: Mapping[str, AssignFunction] = {
     "uniform": assign_uniform,
     **{name: assignor.assign for name, assignor in ASSIGNORS.items()},
@@ -41,10 +44,10 @@ Shares = Mapping[str, Sequence[str]]
 
 
 def what_if(picture: GroupPicture, members: int | None, strategy: str | None) -> WhatIf:
-    """Return what strategies would do. Raises ConfigError for one that does not fit the group."""
+    """Return what strategies would do. Raises RouteError for one that does not fit the group."""
     names = REMOTING_NAMES if picture.dialect == "rocketmq" else KAFKA_NAMES
     if strategy is not None and strategy not in names:
-        raise ConfigError(unknown("strategy", strategy, names))
+        raise RouteError(str(unknown(f"strategy of {picture.dialect} groups", strategy, names)))
     if len(picture.queues) > QUEUES_MAX:
         raise ConfigError(f"the group has more than {QUEUES_MAX} queues, too many to plan for")
     people = _members(picture, members)
@@ -147,22 +150,20 @@ def _kafka(picture: GroupPicture, members: Sequence[str], name: str) -> Shares:
     for queue in picture.queues:
         if queue.owner in owned:
             owned[queue.owner].append(TopicPartition(queue.topic, queue.queue))
-    generation = picture.generation if picture.generation is not None else 1
-    subscribers = [
-        Subscriber(
-            member,
-            topics,
-            tuple(sorted(owned[member])),
-            generation,
-            user_data=_user_data(name, owned[member], generation),
-        )
-        for member in members
-    ]
-    found = KAFKA_ASSIGNORS[name](subscribers, counts)
-    return {
-        member: [keys[place] for place in found.get(member, ()) if place in keys]
-        for member in members
-    }
+    for generation in range(1, ROUNDS + 1):
+        subscribers = [
+            Subscriber(
+                member,
+                topics,
+                tuple(sorted(owned[member])),
+                generation,
+                user_data=_user_data(name, owned[member], generation),
+            )
+            for member in members
+        ]
+        found = KAFKA_ASSIGNORS[name](subscribers, counts)
+        owned = {member: found.get(member, []) for member in members}
+    return {member: [keys[place] for place in owned[member] if place in keys] for member in members}
 
 
 def _user_data(name: str, owned: Sequence[TopicPartition], generation: int) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.driver.blocking_links import check_code
-from steelyard.errors import ConfigError, ProtocolError, RemotingError
+from steelyard.errors import ProtocolError, RemotingError, RouteError
 from steelyard.nodes.consumer.kafka.contract import ConsumerRecord
 from steelyard.nodes.consumer.kafka.decoding import Fetched
 from steelyard.types import TopicPartition
@@ -45,7 +45,7 @@ RECORDS_MAX = 500
 
 
 async def browse(servers: KafkaServers, question: MessagesQuestion) -> MessagesAnswer:
-    """Return messages of a topic or of one partition. Raises ConfigError and RouteError."""
+    """Return messages of a topic or of one partition. Raises RouteError."""
     places = _wanted(partitions(await servers.topic(question.topic)), question)
     where = beginning(question.from_)
     firsts = await servers.offsets_at(dict.fromkeys(places, EARLIEST))
@@ -85,7 +85,7 @@ def _wanted(places: list[TopicPartition], question: MessagesQuestion) -> list[To
         return places
     found = [place for place in places if key_of(place) == question.queue]
     if not found:
-        raise ConfigError(
+        raise RouteError(
             f"queue is {question.queue!r}; the queues of {question.topic} are"
             f" {question.topic}/0 to {question.topic}/{len(places) - 1}"
         )
@@ -101,8 +101,6 @@ async def _starts(
     """Return where each partition begins, which may be before its first record."""
     match where:
         case AtOffset(offset):
-            if question.queue is None:
-                raise ConfigError("an offset is of one queue; give queue, too")
             return dict.fromkeys(by_key, offset)
         case AtCursor(offsets):
             names = {key: key.rpartition("/")[2] for key in by_key}

@@ -81,6 +81,9 @@ class KafkaServers:
     async def topic(self, name: str) -> MetadataResponseTopic:
         """Return a topic. Raises RouteError."""
         found = (await self.topics()).get(name)
+        if found is None:  # it may be newer than what was read last
+            await self._metadata.renewed()
+            found = (await self.topics()).get(name)
         if found is None:
             raise RouteError(f"there is no topic {name}")
         return found

@@ -39,7 +39,7 @@ Reach = Mapping[MessageQueue, TopicOffset]
 async def browse(
     admin: Admin, consumer: PullConsumer, question: MessagesQuestion
 ) -> MessagesAnswer:
-    """Return messages of a topic or of one queue. Raises ConfigError and RouteError."""
+    """Return messages of a topic or of one queue. Raises RouteError."""
     where = beginning(question.from_)
     reach = _wanted(await admin.topic_stats(question.topic), question)
     if question.key is not None:
@@ -78,7 +78,7 @@ def _wanted(reach: Reach, question: MessagesQuestion) -> Reach:
     found = {queue: row for queue, row in reach.items() if key_of(queue) == question.queue}
     if not found:
         some = ", ".join(key_of(queue) for queue in sorted(reach)[:3])
-        raise ConfigError(f"queue is {question.queue!r}; queues of {question.topic} are {some}")
+        raise RouteError(f"queue is {question.queue!r}; queues of {question.topic} are {some}")
     return found
 
 
@@ -92,8 +92,6 @@ async def _starts(
     """Return where each queue begins, which may be before its first message."""
     match where:
         case AtOffset(offset):
-            if question.queue is None:
-                raise ConfigError("an offset is of one queue; give queue, too")
             return dict.fromkeys(by_key, offset)
         case AtCursor(offsets):
             names = {key: key.removeprefix(f"{question.topic}/") for key in by_key}

@@ -115,6 +115,12 @@ class RemotingSource:
         found = [name for name in await self._names.get() if name.startswith(RETRY_PREFIX)]
         return sorted(name.removeprefix(RETRY_PREFIX) for name in found)
 
+    async def _check_group(self, name: str) -> None:
+        """Raise RouteError unless there is such a group; it may be newer than the last list."""
+        topic = retry_topic(name)
+        if topic not in await self._names.get() and topic not in await self._names.renewed():
+            raise RouteError(f"there is no RocketMQ group {name}")
+
     def _line(self, name: str, reading: ClusterReading) -> GroupLine:
         """Return a group's line by the figures of all brokers."""
         found = [
@@ -275,8 +281,7 @@ class RemotingSource:
         return None
 
     async def diagnose(self, name: str) -> Sequence[Diagnosis]:
-        if name not in await self._group_names():
-            raise RouteError(f"there is no RocketMQ group {name}")
+        await self._check_group(name)
         return await self._admin.diagnose(name)
 
     # -- topics ------------------------------------------------------------------------------------
@@ -367,8 +372,7 @@ class RemotingSource:
         return await browse(self._admin, await self._consumer(), question)
 
     async def reset_offsets(self, group: str, reset: ResetOffsets) -> Sequence[OffsetChange]:
-        if group not in await self._group_names():
-            raise RouteError(f"there is no RocketMQ group {group}")
+        await self._check_group(group)
         return await changes.reset(self._admin, await self._consumer(), group, reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
