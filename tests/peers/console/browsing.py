@@ -80,7 +80,8 @@ class Watcher:
     def check(self) -> None:
         """AssertionError if there is anything to complain about."""
         violations: list[Any] = self._page.evaluate("window.violations ?? []")
-        assert [*self.complaints, *violations] == []
+        found = [*self.complaints, *violations]
+        assert not found, found
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 from tests.peers.console.browsing import Page
@@ -108,16 +109,27 @@ def of_rocketmq(consumers: Mapping[str, PushConsumer], topic: str) -> Callable[[
     return ask
 
 
+class Difference(NamedTuple):
+    """Says for a failed test what the page shows, and what it should."""
+
+    page: Page
+    cluster: Truth
+
+    def __str__(self) -> str:
+        return f"{shown(self.page)[-1][1]} as {self.cluster.latest()}"
+
+
 def delay(page: Page, cluster: Truth, wanted: Callable[[Owners], bool]) -> float:
     """Wait until the cluster says what is wanted and the page shows the same; how much later the page did, in seconds.
 
     Negative if the page was first: it and the thread ask independently of each other.
     """
-    until(lambda: wanted(cluster.latest()), "the cluster's own state")
-    since, final = cluster.said[-1]
 
-    def agreed() -> bool:
-        return {key: owner for key, owner in shown(page)[-1][1].items() if owner} == final
+    def agreed() -> tuple[float, float] | None:
+        since, owners = cluster.said[-1]
+        at, found = shown(page)[-1]
+        same = {key: owner for key, owner in found.items() if owner} == owners
+        return (since, at) if same and wanted(owners) else None
 
-    until(agreed, lambda: (shown(page)[-1][1], final))
-    return shown(page)[-1][0] - since
+    since, at = until(agreed, Difference(page, cluster))
+    return at - since

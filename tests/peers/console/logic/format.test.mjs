@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ago, bytes, compact, count, duration, listed, percent, plural, rate, UNKNOWN } from "#static/logic/format.js";
+import { ago, bytes, compact, count, duration, listed, percent, plural, rate, stopwatch, UNKNOWN } from "#static/logic/format.js";
 
 function table(call, rows) {
   for (const [value, expected] of rows) assert.equal(call(value), expected, `of ${value}`);
@@ -33,6 +33,10 @@ test("durations never show 60 of a unit", () => {
     [90_000_000, "1 d 1 h"],
     [null, UNKNOWN],
   ]);
+});
+
+test("a stopwatch does not change its unit in the first second", () => {
+  table(stopwatch, [[-3, "0.0 s"], [0, "0.0 s"], [940, "0.9 s"], [12_345, "12.3 s"], [59_949, "59.9 s"], [60_000, "1 min"]]);
 });
 
 test("distances from now", () => {

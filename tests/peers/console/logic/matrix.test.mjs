@@ -8,7 +8,7 @@ const picture = (members, queues, rebalance = null) => ({ members: members.map(m
 const slots = (found) => found.map((column) => [column.id, column.slot, column.leftAt !== null]);
 
 test("members keep their columns; who left is shown for a while, and its place is given away after that", () => {
-  let found = columns([], [member("a"), member("b"), member("c")], 0);
+  let found = columns([], [member("c"), member("a"), member("b")], 0);
   assert.deepEqual(slots(found), [["a", 1, false], ["b", 2, false], ["c", 3, false]]);
   found = columns(found, [member("c"), member("a")], 1000);
   assert.deepEqual(slots(found), [["a", 1, false], ["b", 2, true], ["c", 3, false]]);

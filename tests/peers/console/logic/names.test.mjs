@@ -31,6 +31,7 @@ test("names are distinct, whatever the ids are", () => {
 test("texts of servers have names in place of member ids", () => {
   const text = "worker-3-3ac56b4f-d782-3234-bf8c-d3c8c4a166ce (/127.0.0.1) joined";
   assert.equal(readable(text), "worker-3 joined");
+  assert.equal(readable("index-4 (index-4/127.0.0.1) joined"), "index-4 joined");
   assert.equal(readable("Zm9vYmFyYmF6 left", new Map([["Zm9vYmFyYmF6", "worker-4"]])), "worker-4 left");
   assert.equal(readable("the topic t has 8 queues"), "the topic t has 8 queues");
 });

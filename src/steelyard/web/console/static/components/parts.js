@@ -3,6 +3,7 @@
 import { html } from "../vendor/preact-htm.js";
 import { useNow } from "../clock.js";
 import { ago, compact, count, duration, moment, UNKNOWN } from "../logic/format.js";
+import { COLOURS } from "../logic/matrix.js";
 import { href } from "../router.js";
 
 /** A number that may be shortened; the title has all digits. */
@@ -99,5 +100,5 @@ export function Slot({ slot }) {
 }
 
 export function colourOf(slot) {
-  return `c${((slot - 1) % 8) + 1}`;
+  return `c${((slot - 1) % COLOURS) + 1}`;
 }

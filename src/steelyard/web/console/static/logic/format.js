@@ -47,6 +47,11 @@ export function duration(ms) {
   return `${whole} s`;
 }
 
+/** What runs while one looks: seconds with a decimal below a minute. */
+export function stopwatch(ms) {
+  return ms < 59_950 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s` : duration(ms);
+}
+
 /** Whole seconds, for what changes while one looks: "12 s ago". */
 export function ago(ms, now) {
   if (ms === null || ms === undefined) return UNKNOWN;

@@ -1,6 +1,7 @@
 // From pictures of a group to the matrix of queues and members: columns that keep their place, rows by topic, and what moved.
 
 import { readable, shortNames } from "./names.js";
+import { ordered } from "./series.js";
 
 /** How long a member that left keeps its column. */
 export const LEFT_MS = 6_000;
@@ -11,10 +12,11 @@ export const MOVED_MS = 2_500;
 /** From so many queues or members on, the matrix shows topics and counts first. */
 export const CONDENSED_QUEUES = 120;
 
+/** So many members have a colour of their own; further ones have one of these again, and their numbers. */
 export const COLOURS = 8;
 
 /**
- * The columns of the next picture: members keep theirs, new ones take the first that is free, and who left is shown for a while.
+ * The columns of the next picture: members keep theirs, new ones, by name, take the first that is free, and who left is shown for a while.
  * A column: { id, slot, name, member, leftAt }. `slot` counts from 1; `member` is what the server said last.
  */
 export function columns(previous, members, now) {
@@ -29,7 +31,7 @@ export function columns(previous, members, now) {
   }
   const taken = new Set(kept.map((column) => column.slot));
   let slot = 1;
-  for (const member of present.values()) {
+  for (const member of ordered([...present.values()], (each) => each.client_id || each.id, false)) {
     while (taken.has(slot)) slot += 1;
     taken.add(slot);
     kept.push({ id: member.id, slot, name: "", member, leftAt: null });

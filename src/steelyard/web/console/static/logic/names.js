@@ -62,6 +62,6 @@ const UUID = /[-_~](?=[0-9a-f]{8}-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g
 export function readable(text, names = new Map()) {
   let found = text;
   for (const [id, name] of names) if (name !== id) found = found.replaceAll(id, name);
-  found = found.replace(UUID, "").replace(/ \(\/[\d.:a-f]+\)/g, "");
+  found = found.replace(UUID, "").replace(/ \([^()\s]*\/[\d.:a-f]+\)/g, "");
   return found;
 }

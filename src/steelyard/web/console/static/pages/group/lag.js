@@ -6,6 +6,7 @@ import { Chart } from "../../components/chart.js";
 import { Empty, Resource, Switch } from "../../components/parts.js";
 import { Filter, Table } from "../../components/table.js";
 import { count, compact, duration } from "../../logic/format.js";
+import { COLOURS } from "../../logic/matrix.js";
 import { last, linePath, peak } from "../../logic/series.js";
 import { setParams, useRoute } from "../../router.js";
 
@@ -34,7 +35,7 @@ const showCount = (value) => compact(Math.round(value));
 function Found({ answer, unit, chosen, picture }) {
   const lines = useMemo(() => {
     if (unit === "time") return [{ name: "oldest message has waited", values: answer.wait_ms, token: "--accent" }];
-    const queues = chosen.filter((key) => answer.queues[key]).map((key, at) => ({ name: key, values: answer.queues[key], token: `--member-${(at % 8) + 1}` }));
+    const queues = chosen.filter((key) => answer.queues[key]).map((key, at) => ({ name: key, values: answer.queues[key], token: `--member-${(at % COLOURS) + 1}` }));
     return queues.length ? queues : [{ name: "messages that wait", values: answer.total, token: "--accent" }];
   }, [answer, unit, chosen.join()]);
   if (answer.times.length < 2) return html`<${Empty} title="Not enough samples yet">The console takes one every few seconds while it runs. The chart begins with the second.<//>`;

@@ -6,7 +6,7 @@ import { Badge, Empty, Slot, Switch } from "../../components/parts.js";
 import { Filter } from "../../components/table.js";
 import { useNow } from "../../clock.js";
 import { useLive } from "../../live.js";
-import { clock, count, duration, moment, plural } from "../../logic/format.js";
+import { clock, count, duration, moment, plural, stopwatch } from "../../logic/format.js";
 import { columns as columnsOf, CONDENSED_QUEUES, happened, moves } from "../../logic/matrix.js";
 import { readable } from "../../logic/names.js";
 import { href, setParams, useRoute } from "../../router.js";
@@ -77,7 +77,7 @@ function Rebalancing({ rebalance, columns, moved }) {
   const waits = rebalance.waits_for.map((id) => names.get(id) ?? { id, name: id, slot: 0 });
   const texts = new Map(columns.map((column) => [column.id, fullName(column)]));
   return html`<p class="banner-head">
-      <strong>Rebalancing <span class="num" aria-hidden="true">for ${duration(now - rebalance.since)}</span></strong>
+      <strong>Rebalancing <span class="num" aria-hidden="true">for ${stopwatch(now - rebalance.since)}</span></strong>
       ${moved > 0 && html`<span class="moved-count">${plural(moved, "queue")} just moved</span>`}
     </p>
     <p title=${rebalance.text}>${readable(rebalance.reason || rebalance.trigger, texts)}.</p>
