@@ -33,8 +33,8 @@ from steelyard.web.console.remoting.messages import browse
 from steelyard.web.console.remoting.picture import (
     EMPTY,
     STABLE,
-    GroupFacts,
-    Progress,
+    QueueReach,
+    RemotingGroupFacts,
     key_of,
     picture,
 )
@@ -76,7 +76,7 @@ OpenConsumer = Callable[[], Awaitable[PullConsumer]]
 
 
 class RemotingSource:
-    """A `contract.Source`. `reader`: of the figures that our brokers have, not Apache's."""
+    """A `contract.DialectSource`. `reader`: of the figures that our brokers have, not Apache's."""
 
     def __init__(self, admin: Admin, consumer: OpenConsumer, reader: ClusterReader) -> None:
         self._admin = admin
@@ -96,7 +96,7 @@ class RemotingSource:
         names = [name for name in await self._group_names() if name not in OWN_GROUPS]
         reading = await self._reader.read()
         wanted = names[:GROUPS_MAX]
-        found: dict[str, Mapping[MessageQueue, Progress]]
+        found: dict[str, Mapping[MessageQueue, QueueReach]]
         if has_figures(reading):
             found = {name: _by_figures(name, reading) for name in wanted}
             lines = [self._line(name, reading) for name in wanted]
@@ -146,7 +146,7 @@ class RemotingSource:
             last_rebalance_at=None,
         )
 
-    async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, Progress]] | None:
+    async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, QueueReach]] | None:
         """Return a group's line by what Apache's brokers answer; None if it has gone."""
         try:
             connection = await self._connection(name)
@@ -175,7 +175,7 @@ class RemotingSource:
             del self._protocols[next(iter(self._protocols))]
         return found
 
-    async def _facts(self, name: str) -> GroupFacts:
+    async def _facts(self, name: str) -> RemotingGroupFacts:
         connection = await self._connection(name)
         members = {} if connection is None else {c.client_id: c for c in connection.connection_set}
         asked = sorted(members)[:MEMBERS_MAX]
@@ -194,12 +194,12 @@ class RemotingSource:
         )
         ends = {queue: end for queue, end in _ends(reading).items() if queue not in progress}
         idle = {
-            queue: Progress(None, ends.get(queue), None, None)
+            queue: QueueReach(None, ends.get(queue), None, None)
             for found in queues.values()
             for queue in found
             if queue not in progress
         }
-        return GroupFacts(
+        return RemotingGroupFacts(
             name,
             "" if connection is None else connection.consume_type,
             "" if connection is None else connection.message_model,
@@ -251,7 +251,7 @@ class RemotingSource:
         except SteelyardError:
             return None
 
-    async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, Progress]:
+    async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, QueueReach]:
         """Return the progress of a group as its brokers tell it; empty if it has none."""
         try:
             stats = await self._admin.consume_stats(name)
@@ -262,7 +262,7 @@ class RemotingSource:
             rows = group_progress(name, stats.offset_table, stats.consume_tps, {})
             ages = await self._admin.oldest_waits(rows)
         return {
-            queue: Progress(
+            queue: QueueReach(
                 row.consumer_offset,
                 row.broker_offset,
                 max(0, row.broker_offset - row.consumer_offset),
@@ -387,10 +387,10 @@ def has_figures(reading: ClusterReading) -> bool:
     return any(each.figures is not None for each in reading.brokers)
 
 
-def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, Progress]:
+def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, QueueReach]:
     """Return the progress of a group by the figures of all brokers."""
     ends = _ends(reading)
-    found: dict[MessageQueue, Progress] = {}
+    found: dict[MessageQueue, QueueReach] = {}
     for each in reading.brokers:
         if each.figures is None:
             continue
@@ -398,7 +398,7 @@ def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, Progre
             for row in group.offsets if group.group == name else ():
                 queue = MessageQueue(row.topic, each.name, row.queue_id)
                 age = max(0, each.figures.now - row.waiting_since) if row.waiting_since else 0
-                found[queue] = Progress(row.offset, ends.get(queue), row.lag, age)
+                found[queue] = QueueReach(row.offset, ends.get(queue), row.lag, age)
     return found
 
 
