@@ -33,6 +33,10 @@ class Fresh(Generic[T]):
             self._reading = asyncio.create_task(self._renew())
         return await asyncio.shield(self._reading)
 
+    def forget(self) -> None:
+        """Read it again when it is asked for next: it has changed."""
+        self._last = None
+
     async def renewed(self) -> T:
         """Return it as it is now: of a reading that begins after the call."""
         running = self._reading

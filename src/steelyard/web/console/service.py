@@ -262,11 +262,15 @@ class Console:
         self, question: questions.NoQuestion, body: questions.CreateTopic
     ) -> answers.Done:
         source = await self.source(body.dialect)
-        return answers.Done(text=await source.create_topic(body))
+        done = answers.Done(text=await source.create_topic(body))
+        self._topics.forget()
+        return done
 
     async def delete_topic(self, question: questions.TopicQuestion) -> answers.Done:
         source = await self.source(question.dialect)
-        return answers.Done(text=await source.delete_topic(question.topic))
+        done = answers.Done(text=await source.delete_topic(question.topic))
+        self._topics.forget()
+        return done
 
 
 async def _answered(asked: Mapping[Dialect, Awaitable[T]]) -> dict[Dialect, T]:

@@ -60,6 +60,10 @@ class KafkaBrokers:
         """Return all brokers and topics. Raises RemotingError if no broker answers."""
         return await self._metadata.get()
 
+    def forget(self) -> None:
+        """Ask again who leads what: topics have changed."""
+        self._metadata.forget()
+
     async def _read(self) -> MetadataResponse:
         failed: SteelyardError | None = None
         request = MetadataRequest(None, allow_auto_topic_creation=False)

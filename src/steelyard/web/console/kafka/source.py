@@ -233,10 +233,14 @@ class KafkaSource:
         return await changes.reset(self.servers, await self._facts(group), reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
-        return await changes.create(self.servers, topic)
+        done = await changes.create(self.servers, topic)
+        self.servers.forget()
+        return done
 
     async def delete_topic(self, name: str) -> str:
-        return await changes.delete(self.servers, name)
+        done = await changes.delete(self.servers, name)
+        self.servers.forget()
+        return done
 
 
 def _places(

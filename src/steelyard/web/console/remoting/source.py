@@ -376,10 +376,14 @@ class RemotingSource:
         return await changes.reset(self._admin, await self._consumer(), group, reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
-        return await changes.create(self._admin, topic)
+        done = await changes.create(self._admin, topic)
+        self._lines.forget()
+        return done
 
     async def delete_topic(self, name: str) -> str:
-        return await changes.delete(self._admin, name)
+        done = await changes.delete(self._admin, name)
+        self._lines.forget()
+        return done
 
 
 def has_figures(reading: ClusterReading) -> bool:
