@@ -138,16 +138,21 @@ def test_a_group_its_messages_and_changes(any_cluster: Running, address: str, na
         assert {one["tag"] for one in tagged["messages"]} == {"t1"}
         assert len(tagged["messages"]) == 3 * len(queues) // 2
 
-        line = next(one for one in read(address, "groups")["groups"] if one["name"] == group)
-        assert (line["members"], line["lag"], line["topics"]) == (0, 0, [name])
+        lines = until(
+            lambda: [one for one in read(address, "groups")["groups"] if one["name"] == group]
+        )
+        assert [(one["members"], one["lag"], one["topics"]) for one in lines] == [(0, 0, [name])]
         body = {"topic": name, "to": "earliest", "dry_run": False}
         done = ask(address, f"{path}/reset-offsets", method="POST", body=body)
         assert done.status == 200, done
         until(lambda: sum(q["lag"] for q in read(address, path)["queues"]) == 3 * len(queues))
         assert {reader.max_offset(queue) for queue in queues} == {3}
-        topics = {one["name"]: one for one in read(address, "topics")["topics"]}
-        assert topics[name]["messages"] == 3 * len(queues)
-        assert topics[name]["groups"] == [group]
-        assert topics["TBW102"]["internal"]
+
+        def topics() -> dict[str, Any]:
+            return {one["name"]: one for one in read(address, "topics")["topics"]}
+
+        until(lambda: topics()[name]["groups"] == [group])
+        assert topics()[name]["messages"] == 3 * len(queues)
+        assert topics()["TBW102"]["internal"]
         assert ask(address, f"topics/rocketmq/{name}", method="DELETE").status == 200
         until(lambda: name not in admin.topics())

@@ -101,7 +101,8 @@ def test_a_group_its_rebalance_and_its_plans(
     def committed() -> list[int]:
         return [queue["committed"] for queue in read(address, path)["queues"]]
 
-    until(lambda: committed() == [0, 1, 2, 3])  # a picture may be 0.2 s old
+    until(lambda: committed() == [0, 1, 2, 3])  # a picture may be 0.2 s old,
+    until(lambda: all(queue["end"] for queue in read(address, path)["queues"]))  # leaders 1 s
     queues = read(address, path)["queues"]
     for queue in queues:
         partition = TopicPartition(topic, queue["queue"])

@@ -55,6 +55,7 @@ MEMBERS_MAX = 200
 AT_ONCE = 16
 """Requests of one reading that are on their way at a time."""
 
+NAMES_FRESH_MS = 900
 ROUTE_FRESH_MS = 3_000
 TOPICS_FRESH_MS = 5_000
 SYSTEM_FRESH_MS = 60_000
@@ -83,7 +84,7 @@ class RemotingSource:
         self._consumer = consumer
         self._reader = reader
         self._queues = FreshByKey(self._queues_of, ROUTE_FRESH_MS, keys_max=TOPICS_MAX)
-        self._names = Fresh(admin.topics, ROUTE_FRESH_MS)
+        self._names = Fresh(admin.topics, NAMES_FRESH_MS)
         self._system = Fresh(self._system_topics, SYSTEM_FRESH_MS)
         self._lines = Fresh(self._all_topics, TOPICS_FRESH_MS)
         self._rates = Rates()
