@@ -1,8 +1,8 @@
 """Connections to Kafka listeners for coroutines that ask single questions.
 
 Where a client has a state to keep (a membership, positions) a node decides what to send, and
-`driver.links` sends it. Whoever only asks and waits for the answer awaits `KafkaCalls.call`: the
-connections, the versions that each server speaks, and the time-outs are handled here.
+`driver.links` sends it. Whoever only asks awaits `KafkaRequester.call`: the connections, the
+versions that each server speaks, and the time-outs are handled here.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Link:
             await self._receiving
 
 
-class KafkaCalls:
+class KafkaRequester:
     """Asks Kafka listeners by their addresses, `host:port`. Any number of tasks may share one.
 
     `timeout_ms`: for each call, with the connection that it may need. `tls`: None for plain

@@ -18,8 +18,8 @@ from steelyard.config import HttpConfig, check
 from steelyard.driver.listening import advertised, bind
 from steelyard.web.application import application, console_only
 from steelyard.web.console.application import ConsoleApplication
-from steelyard.web.console.clusters import KafkaCluster, NameserverCluster
-from steelyard.web.console.contract import Cluster
+from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
+from steelyard.web.console.contract import WatchedCluster
 from steelyard.web.console.history import LedgerHistory
 from steelyard.web.ledger import LedgerFollower
 from steelyard.web.reading import ClusterReader
@@ -29,6 +29,9 @@ REQUESTS_MAX = 100
 
 CONSOLE_FRESH_MS = 100
 """Age up to which the console uses again what brokers answered; its viewers share one reading."""
+
+HEAD_BYTES_MAX = 128 * 1024
+"""Largest head of a request: a cursor of a topic with a thousand queues takes 20 KiB."""
 
 STOP_SECONDS = 2
 """Time for requests to end when the server stops."""
@@ -68,7 +71,7 @@ class HttpServer:
         self._admin: Admin | None = None
         self._follower: LedgerFollower | None = None
         if kafka:
-            cluster = KafkaCluster(kafka, timeout_ms=config.timeout_ms, tls=tls)
+            cluster = ListenerCluster(kafka, timeout_ms=config.timeout_ms, tls=tls)
             self._console = _console(cluster, None, config)
             app = console_only(self._console)
         else:
@@ -80,6 +83,7 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 http="h11",
+                h11_max_incomplete_event_size=HEAD_BYTES_MAX,
                 ws="none",
                 server_header=False,
                 limit_concurrency=REQUESTS_MAX,
@@ -135,7 +139,7 @@ class HttpServer:
 
 
 def _console(
-    cluster: Cluster, history: LedgerHistory | None, config: HttpConfig
+    cluster: WatchedCluster, history: LedgerHistory | None, config: HttpConfig
 ) -> ConsoleApplication:
     return ConsoleApplication(
         cluster, history, hosts=config.hosts, allow_changes=config.allow_changes

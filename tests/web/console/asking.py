@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -28,12 +28,9 @@ def ask(
     method: str = "GET",
     body: object = None,
     headers: dict[str, str] | None = None,
-    **query: object,
 ) -> Answered:
     """Send one request; `path` is below /api/v1 unless it begins with a slash."""
     wanted = path if path.startswith("/") else f"/api/v1/{path}"
-    if query:
-        wanted += "?" + urlencode(query)
     connection = HTTPConnection(address, timeout=60)
     try:
         data = None if body is None else json.dumps(body)
@@ -46,9 +43,14 @@ def ask(
         connection.close()
 
 
+def with_query(path: str, query: Mapping[str, object]) -> str:
+    """A path with these parameters."""
+    return f"{path}?{urlencode(query)}" if query else path
+
+
 def read(address: str, path: str, **query: object) -> Any:
     """The body of a successful GET."""
-    found = ask(address, path, **query)
+    found = ask(address, with_query(path, query))
     assert found.status == 200, found
     return found.body
 

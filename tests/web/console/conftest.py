@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,8 +46,8 @@ def console(config: HttpConfig, kafka: str = "", *, host: str = "127.0.0.1") -> 
 def consoles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consoles]:
     folder: Path = tmp_path_factory.mktemp("consoles")
     servers = KafkaServers(folder)
-    common = {"nameservers": (servers.nameservers,), "fresh_ms": 0, "timeout_ms": 10_000}
-    reading, changing = HttpConfig(**common), HttpConfig(**common, allow_changes=True)
+    reading = HttpConfig(nameservers=(servers.nameservers,), fresh_ms=0, timeout_ms=10_000)
+    changing = replace(reading, allow_changes=True)
     with (
         console(reading) as http,
         console(changing) as other,

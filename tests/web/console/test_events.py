@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
-from tests.web.console.asking import Events, ask
+from tests.web.console.asking import Events, ask, with_query
 from tests.web.console.conftest import Consoles
 
 from steelyard.web.console import viewers
@@ -72,7 +73,7 @@ def test_there_is_room_for_so_many(consoles: Consoles, monkeypatch: pytest.Monke
 
 def test_a_new_viewer_is_told_of_servers_and_groups(consoles: Consoles) -> None:
     with Events(consoles.http) as events:
-        seen = dict(next_of(events, 2))
+        seen: dict[str, Any] = dict(next_of(events, 2))
     assert seen.keys() == {"cluster", "groups"}
     assert seen["cluster"]["kind"] == "steelyard"
     assert [broker["name"] for broker in seen["cluster"]["brokers"]] == ["broker-0", "broker-1"]
@@ -91,6 +92,6 @@ def next_of(events: Events, kinds: int) -> list[tuple[str, dict[str, object]]]:
 
 @pytest.mark.parametrize("group", ["mqtt/g", "g", ""])
 def test_wrong_groups(consoles: Consoles, group: str) -> None:
-    found = ask(consoles.http, "events", group=group)
+    found = ask(consoles.http, with_query("events", {"group": group}))
     assert found.status == 400
     assert found.body["error"].startswith("group is ")

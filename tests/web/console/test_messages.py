@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 from tests.waiting import until
-from tests.web.console.asking import ask, read
+from tests.web.console.asking import ask, read, with_query
 from tests.web.console.conftest import Consoles
 
 from steelyard import Message, Producer, PullConsumer
@@ -206,7 +206,8 @@ def test_a_queue_that_does_not_exist(
     consoles: Consoles, kafka_topic: str, remoting_topic: str, dialect: str
 ) -> None:
     topic = kafka_topic if dialect == "kafka" else remoting_topic
-    found = ask(consoles.http, "messages", dialect=dialect, topic=topic, queue="nowhere/0")
+    query = {"dialect": dialect, "topic": topic, "queue": "nowhere/0"}
+    found = ask(consoles.http, with_query("messages", query))
     assert found.status == 404
     assert "queue is 'nowhere/0'; " in found.body["error"]
 
@@ -233,6 +234,7 @@ def test_wrong_questions_are_told_in_a_sentence(
     words: str,
 ) -> None:
     topic = kafka_topic if dialect == "kafka" else remoting_topic
-    found = ask(consoles.http, "messages", **{"dialect": dialect, "topic": topic, **query})
+    path = with_query("messages", {"dialect": dialect, "topic": topic, **query})
+    found = ask(consoles.http, path)
     assert found.status == 400, found
     assert words in found.body["error"]

@@ -59,7 +59,7 @@ class RequestError(Exception):
         self.headers = dict(headers or {})
 
 
-class Found(NamedTuple):
+class Resolved(NamedTuple):
     """The operation of a request, and the parameters that its path has."""
 
     operation: ApiOperation
@@ -82,7 +82,7 @@ def _paths() -> list[_Path]:
 _PATHS = _paths()
 
 
-def find(method: str, raw_path: str) -> Found:
+def find(method: str, raw_path: str) -> Resolved:
     """Return the operation of a request. `raw_path`: below PREFIX, as it was sent.
 
     Names in it may have any characters, encoded. Raises RequestError.
@@ -98,7 +98,7 @@ def find(method: str, raw_path: str) -> Found:
                 allowed = ", ".join(sorted(path.operations))
                 text = f"{method} is not supported here; {allowed} is"
                 raise RequestError(405, text, {"allow": allowed})
-            return Found(
+            return Resolved(
                 operation,
                 {mine[1:-1]: _decoded(theirs) for mine, theirs in pairs if mine.startswith("{")},
             )
@@ -112,7 +112,7 @@ def _decoded(segment: str) -> str:
         raise RequestError(400, f"{segment[:80]!r} in the path is not UTF-8") from None
 
 
-def question_of(found: Found, query: bytes) -> msgspec.Struct:
+def question_of(found: Resolved, query: bytes) -> msgspec.Struct:
     """Return the parameters of a request as the operation's structure. Raises RequestError."""
     operation, values = found
     fields = {field.encode_name for field in msgspec.structs.fields(operation.question)}
@@ -202,7 +202,7 @@ def status_of(error: SteelyardError, *, is_change: bool) -> int:
     return 502
 
 
-class Api:
+class ApiApplication:
     """An ASGI application for the paths below PREFIX.
 
     `handlers`: has a method for each operation with an answer; `stream`: serves the events.

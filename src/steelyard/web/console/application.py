@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from steelyard.web.console.access import HEADERS, refusal
-from steelyard.web.console.api import JSON, Api, failed
-from steelyard.web.console.contract import Cluster
+from steelyard.web.console.api import JSON, ApiApplication, failed
+from steelyard.web.console.contract import WatchedCluster
 from steelyard.web.console.events import EventStream
 from steelyard.web.console.history import LedgerHistory
 from steelyard.web.console.openapi import document
@@ -32,7 +32,7 @@ class ConsoleApplication:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: WatchedCluster,
         ledger: LedgerHistory | None,
         *,
         hosts: Collection[str] = (),
@@ -44,7 +44,7 @@ class ConsoleApplication:
         console = Console(cluster, ledger, allow_changes=allow_changes)
         self._watching = Watching(console)
         stream = EventStream(self._watching.viewers)
-        self._api = Api(console, stream, allow_changes=allow_changes)
+        self._api = ApiApplication(console, stream, allow_changes=allow_changes)
         self._pages = pages or Pages()
         self._description = msgspec.json.encode(document())
 

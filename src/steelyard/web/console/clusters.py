@@ -11,7 +11,7 @@ import msgspec
 
 from steelyard.client.aio.admin import Admin
 from steelyard.client.aio.pull import PullConsumer
-from steelyard.driver.awaited_links import KafkaCalls
+from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.errors import SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.routes.brokers import BrokerEntry, brokers_namespace
@@ -24,9 +24,9 @@ from steelyard.web.console.answers import (
     Dialect,
     NameserverView,
 )
-from steelyard.web.console.contract import Source
+from steelyard.web.console.contract import DialectSource
 from steelyard.web.console.fresh import Fresh
-from steelyard.web.console.kafka.servers import CLIENT_ID, KafkaServers, joined_address
+from steelyard.web.console.kafka.servers import CLIENT_ID, KafkaBrokers, joined_address
 from steelyard.web.console.kafka.source import KafkaSource, Waits
 from steelyard.web.console.rates import Rates
 from steelyard.web.console.remoting.source import RemotingSource, has_figures
@@ -56,12 +56,12 @@ class NameserverCluster:
         self._reader = reader
         self._consumer: PullConsumer | None = None
         self._tls = tls
-        self._calls = KafkaCalls(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
+        self._calls = KafkaRequester(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
         self._entries = Fresh(self._kafka_entries, ENTRIES_FRESH_MS)
         self._rates = Rates()
         self._remoting = RemotingSource(admin, self._reading, reader)
         self._kafka = KafkaSource(
-            KafkaServers(self._bootstrap, self._calls), _OurGroups(admin, reader)
+            KafkaBrokers(self._bootstrap, self._calls), _OurGroups(admin, reader)
         )
         self._kind: ClusterKind = "steelyard"
 
@@ -102,8 +102,8 @@ class NameserverCluster:
             for row in (() if each.kafka is None else each.kafka.partitions)
         }
 
-    async def sources(self) -> Mapping[Dialect, Source]:
-        found: dict[Dialect, Source] = {"rocketmq": self._remoting}
+    async def sources(self) -> Mapping[Dialect, DialectSource]:
+        found: dict[Dialect, DialectSource] = {"rocketmq": self._remoting}
         try:
             if await self._entries.get():
                 found["kafka"] = self._kafka
@@ -245,15 +245,15 @@ class _OurGroups:
         return waits
 
 
-class KafkaCluster:
+class ListenerCluster:
     """Any cluster that is reached by Kafka's protocol. `bootstrap`: some brokers, `host:port`."""
 
     def __init__(
         self, bootstrap: Sequence[str], *, timeout_ms: int, tls: ssl.SSLContext | None = None
     ) -> None:
         self._addresses = tuple(bootstrap)
-        self._calls = KafkaCalls(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
-        self._servers = KafkaServers(self._bootstrap, self._calls)
+        self._calls = KafkaRequester(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
+        self._servers = KafkaBrokers(self._bootstrap, self._calls)
         self._source = KafkaSource(self._servers)
 
     async def _bootstrap(self) -> Sequence[str]:
@@ -268,7 +268,7 @@ class KafkaCluster:
     async def partitions(self) -> Mapping[tuple[str, str, int], int]:
         return {}
 
-    async def sources(self) -> Mapping[Dialect, Source]:
+    async def sources(self) -> Mapping[Dialect, DialectSource]:
         return {"kafka": self._source}
 
     async def view(self, *, allow_changes: bool) -> ClusterView:

@@ -1,9 +1,9 @@
 """What the console asks of a cluster, whatever servers it consists of.
 
-A `Source` answers for the groups, topics and messages of one dialect. `Cluster` has one source or
-two, and knows the servers. Methods raise SteelyardError: RouteError for a group or topic that does
-not exist, ConfigError for what cannot be asked of it, BrokerError and KafkaError for what a broker
-refuses, and RemotingError for servers that do not answer.
+A `DialectSource` answers for the groups, topics and messages of one dialect. A `WatchedCluster`
+has one or two of them, and knows the servers. Methods raise SteelyardError: RouteError for a group
+or topic that does not exist, ConfigError for what cannot be asked of it, BrokerError and KafkaError
+for what a broker refuses, and RemotingError for servers that do not answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TopicsFound(NamedTuple):
     left_out: int
 
 
-class Source(Protocol):
+class DialectSource(Protocol):
     """The groups, topics and messages of one dialect."""
 
     async def groups(self) -> GroupsFound:
@@ -84,7 +84,7 @@ class Source(Protocol):
         """Delete a topic; return in words what was done."""
 
 
-class Cluster(Protocol):
+class WatchedCluster(Protocol):
     """A cluster. Connections are opened with the first questions."""
 
     async def close(self) -> None:
@@ -99,5 +99,5 @@ class Cluster(Protocol):
     async def partitions(self) -> Mapping[tuple[str, str, int], int]:
         """Return which partition each queue is, by topic, broker and queue; as far as known."""
 
-    async def sources(self) -> Mapping[Dialect, Source]:
+    async def sources(self) -> Mapping[Dialect, DialectSource]:
         """Return the sources by dialect; one at least."""

@@ -30,8 +30,12 @@ class Fresh(Generic[T]):
             if (time.monotonic() - at) * 1000 < self._fresh_ms:
                 return value
         if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._renew())
+            self._reading = self._begun()
         return await asyncio.shield(self._reading)
+
+    def forget(self) -> None:
+        """Read it again when it is asked for next: it has changed."""
+        self._last = None
 
     async def renewed(self) -> T:
         """Return it as it is now: of a reading that begins after the call."""
@@ -39,9 +43,15 @@ class Fresh(Generic[T]):
         if running is not None and not running.done():
             await asyncio.wait([running])
         if self._reading is running:
-            self._reading = asyncio.create_task(self._renew())
+            self._reading = self._begun()
         assert self._reading is not None
         return await asyncio.shield(self._reading)
+
+    def _begun(self) -> asyncio.Task[T]:
+        """Begin to read. Whoever waited may be gone when it fails: then nobody is told."""
+        reading = asyncio.create_task(self._renew())
+        reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return reading
 
     async def _renew(self) -> T:
         value = await self._read()

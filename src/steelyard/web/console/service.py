@@ -15,7 +15,7 @@ from steelyard.errors import RouteError, SteelyardError
 from steelyard.groups.doctor import Ailment
 from steelyard.web.console import answers, questions
 from steelyard.web.console.answers import Dialect, GroupLine, GroupPicture, TopicLine
-from steelyard.web.console.contract import Cluster, GroupId, Source
+from steelyard.web.console.contract import DialectSource, GroupId, WatchedCluster
 from steelyard.web.console.fresh import Fresh, FreshByKey
 from steelyard.web.console.history import KeyOf, LedgerHistory, kafka_key, remoting_key
 from steelyard.web.console.lag import LagRings
@@ -65,7 +65,7 @@ class Console:
     """
 
     def __init__(
-        self, cluster: Cluster, ledger: LedgerHistory | None, *, allow_changes: bool
+        self, cluster: WatchedCluster, ledger: LedgerHistory | None, *, allow_changes: bool
     ) -> None:
         self.allow_changes = allow_changes
         self.observer = Observer(now_ms())
@@ -78,7 +78,7 @@ class Console:
         self._pictures = FreshByKey(self._picture, PICTURE_FRESH_MS)
         self._topics = Fresh(self._all_topics, TOPICS_FRESH_MS)
 
-    async def source(self, dialect: Dialect) -> Source:
+    async def source(self, dialect: Dialect) -> DialectSource:
         """Return the source of a dialect. Raises RouteError if the cluster has none."""
         found = (await self._cluster.sources()).get(dialect)
         if found is None:
@@ -262,11 +262,15 @@ class Console:
         self, question: questions.NoQuestion, body: questions.CreateTopic
     ) -> answers.Done:
         source = await self.source(body.dialect)
-        return answers.Done(text=await source.create_topic(body))
+        done = answers.Done(text=await source.create_topic(body))
+        self._topics.forget()
+        return done
 
     async def delete_topic(self, question: questions.TopicQuestion) -> answers.Done:
         source = await self.source(question.dialect)
-        return answers.Done(text=await source.delete_topic(question.topic))
+        done = answers.Done(text=await source.delete_topic(question.topic))
+        self._topics.forget()
+        return done
 
 
 async def _answered(asked: Mapping[Dialect, Awaitable[T]]) -> dict[Dialect, T]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steelyard.errors import SteelyardError
 from steelyard.web.console.answers import BrowsedMessage, Dialect
-from steelyard.web.console.contract import Source
+from steelyard.web.console.contract import DialectSource
 from steelyard.web.console.questions import MessagesQuestion
 
 TOPICS_MAX = 10_000
@@ -21,7 +21,7 @@ class Writers:
     def __init__(self) -> None:
         self._dialects: dict[str, Dialect] = {}
 
-    async def dialect(self, remoting: Source, topic: str) -> Dialect | None:
+    async def dialect(self, remoting: DialectSource, topic: str) -> Dialect | None:
         """Return the dialect of a topic's first message; None without one."""
         known = self._dialects.get(topic)
         if known is not None:

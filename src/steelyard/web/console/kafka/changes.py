@@ -8,9 +8,9 @@ from steelyard.driver.blocking_links import check_code
 from steelyard.errors import KafkaError
 from steelyard.types import TopicPartition
 from steelyard.web.console.answers import OffsetChange
-from steelyard.web.console.kafka.facts import GroupFacts
+from steelyard.web.console.kafka.facts import KafkaGroupFacts
 from steelyard.web.console.kafka.picture import key_of
-from steelyard.web.console.kafka.servers import KafkaServers, addresses, partitions
+from steelyard.web.console.kafka.servers import KafkaBrokers, addresses, partitions
 from steelyard.web.console.questions import CreateTopic, ResetOffsets
 from steelyard.web.console.words import counted
 from steelyard.wire.kafka.errors import ErrorCode
@@ -42,7 +42,7 @@ TIMEOUT_MS = 5_000
 
 
 async def reset(
-    servers: KafkaServers, group: GroupFacts, wanted: ResetOffsets
+    servers: KafkaBrokers, group: KafkaGroupFacts, wanted: ResetOffsets
 ) -> Sequence[OffsetChange]:
     """Commit offsets for a group without members. Raises KafkaError if it has some."""
     places = partitions(await servers.topic(wanted.topic))
@@ -64,7 +64,7 @@ async def reset(
 
 
 async def _commit(
-    servers: KafkaServers, group: GroupFacts, target: dict[TopicPartition, int]
+    servers: KafkaBrokers, group: KafkaGroupFacts, target: dict[TopicPartition, int]
 ) -> None:
     if group.members:
         raise KafkaError(
@@ -91,7 +91,7 @@ async def _commit(
             check_code(address, row.error_code, f"the new offset of {topic.name}")
 
 
-async def create(servers: KafkaServers, topic: CreateTopic) -> str:
+async def create(servers: KafkaBrokers, topic: CreateTopic) -> str:
     """Create a topic, with as many replicas as the brokers' default."""
     controller = await _controller(servers)
     request = CreateTopicsRequest((CreatableTopic(topic.name, topic.queues, -1),), TIMEOUT_MS)
@@ -101,7 +101,7 @@ async def create(servers: KafkaServers, topic: CreateTopic) -> str:
     return f"created topic {topic.name} with {counted(topic.queues, 'partition')}"
 
 
-async def delete(servers: KafkaServers, name: str) -> str:
+async def delete(servers: KafkaBrokers, name: str) -> str:
     """Delete a topic and its messages."""
     await servers.topic(name)
     controller = await _controller(servers)
@@ -121,7 +121,7 @@ def _check(code: int, text: str | None, address: str, doing: str) -> None:
     check_code(address, code, doing)
 
 
-async def _controller(servers: KafkaServers) -> str:
+async def _controller(servers: KafkaBrokers) -> str:
     metadata = await servers.metadata()
     by_node = addresses(metadata)
     return by_node.get(metadata.controller_id) or next(iter(by_node.values()))

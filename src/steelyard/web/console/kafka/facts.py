@@ -39,7 +39,7 @@ class MemberFacts(msgspec.Struct, frozen=True):
     target: tuple[TopicPartition, ...] | None = None
 
 
-class GroupFacts(msgspec.Struct, frozen=True):
+class KafkaGroupFacts(msgspec.Struct, frozen=True):
     """A group. `kind`: classic or consumer. `generation`: None if nobody told it.
 
     `committed`: next offset to read. `report`: of a coordinator of ours.
@@ -72,7 +72,9 @@ class GroupFacts(msgspec.Struct, frozen=True):
         return self.state in REBALANCING
 
 
-def of_classic(group: groups.DescribedGroup, committed: Mapping[TopicPartition, int]) -> GroupFacts:
+def of_classic(
+    group: groups.DescribedGroup, committed: Mapping[TopicPartition, int]
+) -> KafkaGroupFacts:
     """Return the facts about a classic group (DescribeGroups)."""
     is_consumer = group.protocol_type == PROTOCOL_TYPE
     members = tuple(
@@ -86,7 +88,7 @@ def of_classic(group: groups.DescribedGroup, committed: Mapping[TopicPartition, 
         )
         for member in sorted(group.members, key=lambda member: member.member_id)
     )
-    return GroupFacts(
+    return KafkaGroupFacts(
         group.group_id, CLASSIC, group.group_state, group.protocol_data, None, members, committed
     )
 
@@ -108,7 +110,7 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 def of_consumer(
     group: consumer_groups.DescribedGroup, committed: Mapping[TopicPartition, int]
-) -> GroupFacts:
+) -> KafkaGroupFacts:
     """Return the facts about a group of KIP-848 (ConsumerGroupDescribe)."""
     members = tuple(
         MemberFacts(
@@ -122,7 +124,7 @@ def of_consumer(
         )
         for member in sorted(group.members, key=lambda member: member.member_id)
     )
-    return GroupFacts(
+    return KafkaGroupFacts(
         group.group_id,
         CONSUMER,
         group.group_state,
@@ -145,7 +147,7 @@ def _described(
     )
 
 
-def of_report(report: KafkaGroupReport, described: GroupFacts | None) -> GroupFacts:
+def of_report(report: KafkaGroupReport, described: KafkaGroupFacts | None) -> KafkaGroupFacts:
     """Return the facts that a coordinator of ours reports.
 
     `described`: what it answers to Kafka's request, which has subscriptions and targets.
@@ -168,7 +170,7 @@ def of_report(report: KafkaGroupReport, described: GroupFacts | None) -> GroupFa
         for row in report.offsets
         if row.offset is not None
     }
-    return GroupFacts(
+    return KafkaGroupFacts(
         report.group,
         report.kind,
         report.state,
@@ -180,7 +182,7 @@ def of_report(report: KafkaGroupReport, described: GroupFacts | None) -> GroupFa
     )
 
 
-def as_report(facts: GroupFacts, ends: Mapping[TopicPartition, int]) -> KafkaGroupReport:
+def as_report(facts: KafkaGroupFacts, ends: Mapping[TopicPartition, int]) -> KafkaGroupReport:
     """Return facts in the form that the doctor reads. `ends`: of the partitions."""
     if facts.report is not None:
         return facts.report
@@ -219,7 +221,7 @@ def _member(member: MemberFacts) -> KafkaGroupMember:
     )
 
 
-def all_places(facts: Iterable[GroupFacts]) -> set[TopicPartition]:
+def all_places(facts: Iterable[KafkaGroupFacts]) -> set[TopicPartition]:
     """Return the partitions that groups read or have committed offsets of."""
     return {
         place

@@ -13,11 +13,11 @@ from steelyard.web.console.kafka.facts import (
     CLASSIC,
     CONSUMER,
     DEAD,
-    GroupFacts,
+    KafkaGroupFacts,
     of_classic,
     of_consumer,
 )
-from steelyard.web.console.kafka.servers import KafkaServers
+from steelyard.web.console.kafka.servers import KafkaBrokers
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
@@ -54,7 +54,7 @@ AT_ONCE = 100
 Committed = Mapping[TopicPartition, int]
 
 
-async def list_groups(servers: KafkaServers, address: str) -> tuple[str, Sequence[ListedGroup]]:
+async def list_groups(servers: KafkaBrokers, address: str) -> tuple[str, Sequence[ListedGroup]]:
     """Return the consumer groups that a broker coordinates, with its address."""
     found = await servers.calls.call(address, LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
     check_code(address, found.error_code, "the list of its groups")
@@ -62,7 +62,7 @@ async def list_groups(servers: KafkaServers, address: str) -> tuple[str, Sequenc
     return address, [one for one in wanted if one.group_type.lower() in ("", CLASSIC, CONSUMER)]
 
 
-async def describe_all(servers: KafkaServers, groups_max: int) -> tuple[list[GroupFacts], int]:
+async def describe_all(servers: KafkaBrokers, groups_max: int) -> tuple[list[KafkaGroupFacts], int]:
     """Return the facts about the groups of all brokers, and how many were left out."""
     listed = await servers.each(lambda address: list_groups(servers, address))
     kinds = {
@@ -84,8 +84,8 @@ async def describe_all(servers: KafkaServers, groups_max: int) -> tuple[list[Gro
 
 
 async def describe(
-    servers: KafkaServers, address: str, kind: str, names: Sequence[str]
-) -> list[GroupFacts]:
+    servers: KafkaBrokers, address: str, kind: str, names: Sequence[str]
+) -> list[KafkaGroupFacts]:
     """Return the facts about these groups of a coordinator; those that are gone are missing."""
     committed = await offsets_of(servers, address, names)
     if kind == CONSUMER:
@@ -108,7 +108,7 @@ async def describe(
     ]
 
 
-async def describe_one(servers: KafkaServers, name: str) -> GroupFacts:
+async def describe_one(servers: KafkaBrokers, name: str) -> KafkaGroupFacts:
     """Return the facts about a group. Raises RouteError if there is none."""
     address = await servers.coordinator(name)
     if await servers.calls.supports(address, CONSUMER_GROUP_DESCRIBE):
@@ -122,7 +122,7 @@ async def describe_one(servers: KafkaServers, name: str) -> GroupFacts:
 
 
 async def offsets_of(
-    servers: KafkaServers, address: str, names: Sequence[str]
+    servers: KafkaBrokers, address: str, names: Sequence[str]
 ) -> dict[str, Committed]:
     """Return the committed offsets of groups of a coordinator."""
     wanted = tuple(OffsetFetchRequestGroup(name, topics=None) for name in names)
@@ -145,7 +145,7 @@ async def offsets_of(
     return {name: await _offsets_of_one(servers, address, name) for name in names}
 
 
-async def _offsets_of_one(servers: KafkaServers, address: str, name: str) -> Committed:
+async def _offsets_of_one(servers: KafkaBrokers, address: str, name: str) -> Committed:
     """Ask a broker older than Kafka 3.0."""
     request = OffsetFetchRequest(group_id=name, topics=None)
     answer = await servers.calls.call(

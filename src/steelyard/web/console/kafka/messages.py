@@ -10,7 +10,7 @@ from steelyard.types import TopicPartition
 from steelyard.web.console.answers import BrowsedMessage, MessagesAnswer
 from steelyard.web.console.bodies import body_view, shown
 from steelyard.web.console.kafka.picture import key_of
-from steelyard.web.console.kafka.servers import KafkaServers, partitions
+from steelyard.web.console.kafka.servers import KafkaBrokers, partitions
 from steelyard.web.console.places import (
     AtCursor,
     AtOffset,
@@ -44,7 +44,7 @@ RECORDS_MAX = 500
 """Most records that are taken of one fetch."""
 
 
-async def browse(servers: KafkaServers, question: MessagesQuestion) -> MessagesAnswer:
+async def browse(servers: KafkaBrokers, question: MessagesQuestion) -> MessagesAnswer:
     """Return messages of a topic or of one partition. Raises RouteError."""
     places = _wanted(partitions(await servers.topic(question.topic)), question)
     where = beginning(question.from_)
@@ -93,7 +93,7 @@ def _wanted(places: list[TopicPartition], question: MessagesQuestion) -> list[To
 
 
 async def _starts(
-    servers: KafkaServers,
+    servers: KafkaBrokers,
     by_key: dict[str, TopicPartition],
     where: Beginning,
     question: MessagesQuestion,
@@ -122,7 +122,7 @@ async def _starts(
 
 
 async def _fetch(
-    servers: KafkaServers, address: str, place: TopicPartition, offset: int, end: int
+    servers: KafkaBrokers, address: str, place: TopicPartition, offset: int, end: int
 ) -> Read:
     """Return records from an offset on; `end`: where to stop."""
     part = FetchPartition(place.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX)

@@ -13,7 +13,7 @@ from steelyard.web.console.answers import (
     MemberView,
     RebalanceNow,
 )
-from steelyard.web.console.kafka.facts import EMPTY, GroupFacts, MemberFacts
+from steelyard.web.console.kafka.facts import EMPTY, KafkaGroupFacts, MemberFacts
 from steelyard.web.console.words import UNKNOWN, in_seconds, named
 
 Ends = Mapping[TopicPartition, int]
@@ -38,7 +38,7 @@ def lag_of(place: TopicPartition, committed: Ends, ends: Ends) -> int | None:
     return max(0, ends[place] - committed[place])
 
 
-def line(facts: GroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
+def line(facts: KafkaGroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
     """Return a group's line in the list. `waits`: None if unknown."""
     lags = [lag_of(place, facts.committed, ends) for place in facts.committed]
     known = [lag for lag in lags if lag is not None]
@@ -57,7 +57,11 @@ def line(facts: GroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
 
 
 def picture(
-    facts: GroupFacts, places: Sequence[TopicPartition], ends: Ends, waits: Waits | None, now: int
+    facts: KafkaGroupFacts,
+    places: Sequence[TopicPartition],
+    ends: Ends,
+    waits: Waits | None,
+    now: int,
 ) -> GroupPicture:
     """Return the picture of a group. `places`: all partitions of its topics."""
     owners = {place: one.member_id for one in facts.members for place in one.assigned}
@@ -93,7 +97,7 @@ def _other(target: str | None, owner: str | None) -> str | None:
     return None if target == owner else target
 
 
-def _member(one: MemberFacts, facts: GroupFacts) -> MemberView:
+def _member(one: MemberFacts, facts: KafkaGroupFacts) -> MemberView:
     awaited = _awaited(facts).get(one.member_id)
     revokes = one.target is not None and bool({*one.assigned} - {*one.target})
     if awaited is not None:
@@ -114,11 +118,11 @@ def _member(one: MemberFacts, facts: GroupFacts) -> MemberView:
     )
 
 
-def _awaited(facts: GroupFacts) -> dict[str, KafkaAwaited]:
+def _awaited(facts: KafkaGroupFacts) -> dict[str, KafkaAwaited]:
     return {} if facts.report is None else {one.member_id: one for one in facts.report.awaited}
 
 
-def _rebalance(facts: GroupFacts, now: int) -> RebalanceNow | None:
+def _rebalance(facts: KafkaGroupFacts, now: int) -> RebalanceNow | None:
     report = facts.report
     if report is None:
         return _untold(facts, now) if facts.is_rebalancing else None
@@ -146,7 +150,7 @@ def _told(report: KafkaGroupReport, since: int, reason: str, now: int) -> str:
     return text + (f", and for {others} more." if others else ".")
 
 
-def _untold(facts: GroupFacts, now: int) -> RebalanceNow:
+def _untold(facts: KafkaGroupFacts, now: int) -> RebalanceNow:
     """Return what is known of a rebalance of Apache's coordinators, which tell no reason."""
     waits = [
         one.member_id

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from steelyard.driver.awaited_links import KafkaCalls
+from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.driver.blocking_links import check_code
 from steelyard.errors import RemotingError, RouteError, SteelyardError
 from steelyard.types import TopicPartition
@@ -47,10 +47,10 @@ GONE = (
 """Errors of partitions that have no leader, or another one, at the moment."""
 
 
-class KafkaServers:
+class KafkaBrokers:
     """The brokers of a cluster."""
 
-    def __init__(self, bootstrap: Bootstrap, calls: KafkaCalls) -> None:
+    def __init__(self, bootstrap: Bootstrap, calls: KafkaRequester) -> None:
         self.calls = calls
         self._bootstrap = bootstrap
         self._metadata = Fresh(self._read, FRESH_MS)
@@ -59,6 +59,10 @@ class KafkaServers:
     async def metadata(self) -> MetadataResponse:
         """Return all brokers and topics. Raises RemotingError if no broker answers."""
         return await self._metadata.get()
+
+    def forget(self) -> None:
+        """Ask again who leads what: topics have changed."""
+        self._metadata.forget()
 
     async def _read(self) -> MetadataResponse:
         failed: SteelyardError | None = None

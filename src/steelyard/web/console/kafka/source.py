@@ -25,11 +25,11 @@ from steelyard.web.console.answers import (
 )
 from steelyard.web.console.contract import GroupsFound, TopicsFound
 from steelyard.web.console.kafka import changes
-from steelyard.web.console.kafka.facts import GroupFacts, all_places, as_report, of_report
+from steelyard.web.console.kafka.facts import KafkaGroupFacts, all_places, as_report, of_report
 from steelyard.web.console.kafka.groups import describe_all, describe_one
 from steelyard.web.console.kafka.messages import browse
 from steelyard.web.console.kafka.picture import key_of, lag_of, line, picture
-from steelyard.web.console.kafka.servers import KafkaServers, partitions
+from steelyard.web.console.kafka.servers import KafkaBrokers, partitions
 from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
 from steelyard.web.console.rates import Rates
 from steelyard.wire.kafka.messages.cluster import MetadataResponseTopic
@@ -54,7 +54,7 @@ Waits = Mapping[str, Mapping[TopicPartition, int]]
 """How long the first message that each group has not committed has waited, in ms."""
 
 
-class Coordinators(Protocol):
+class OurCoordinators(Protocol):
     """What our coordinators tell of their groups besides what Kafka's do."""
 
     async def report(self, group: str) -> KafkaGroupReport:
@@ -65,9 +65,9 @@ class Coordinators(Protocol):
 
 
 class KafkaSource:
-    """A `contract.Source`. `ours`: None for coordinators that are not Steelyard's."""
+    """A `contract.DialectSource`. `ours`: None for coordinators that are not Steelyard's."""
 
-    def __init__(self, servers: KafkaServers, ours: Coordinators | None = None) -> None:
+    def __init__(self, servers: KafkaBrokers, ours: OurCoordinators | None = None) -> None:
         self.servers = servers
         self._ours = ours
         self._rates = Rates()
@@ -118,12 +118,12 @@ class KafkaSource:
         ends = await self._ends(all_places([facts]))
         return doctor.diagnose(as_report(facts, ends), _now())
 
-    async def _facts(self, name: str) -> GroupFacts:
+    async def _facts(self, name: str) -> KafkaGroupFacts:
         if self._ours is None:
             return await describe_one(self.servers, name)
         return of_report(*await asyncio.gather(self._ours.report(name), self._described(name)))
 
-    async def _described(self, name: str) -> GroupFacts | None:
+    async def _described(self, name: str) -> KafkaGroupFacts | None:
         """Return what Kafka's own requests tell; None while no coordinator answers them."""
         try:
             return await describe_one(self.servers, name)
@@ -233,13 +233,19 @@ class KafkaSource:
         return await changes.reset(self.servers, await self._facts(group), reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
-        return await changes.create(self.servers, topic)
+        done = await changes.create(self.servers, topic)
+        self.servers.forget()
+        return done
 
     async def delete_topic(self, name: str) -> str:
-        return await changes.delete(self.servers, name)
+        done = await changes.delete(self.servers, name)
+        self.servers.forget()
+        return done
 
 
-def _places(facts: GroupFacts, topics: Mapping[str, MetadataResponseTopic]) -> list[TopicPartition]:
+def _places(
+    facts: KafkaGroupFacts, topics: Mapping[str, MetadataResponseTopic]
+) -> list[TopicPartition]:
     """Return all partitions of the topics of a group that exist."""
     return [
         place for topic in facts.topics if topic in topics for place in partitions(topics[topic])

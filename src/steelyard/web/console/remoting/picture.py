@@ -28,7 +28,7 @@ PREDICTABLE = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 STABLE, EMPTY, REBALANCING = "Stable", "Empty", "Rebalancing"
 
 
-class Progress(msgspec.Struct, frozen=True):
+class QueueReach(msgspec.Struct, frozen=True):
     """How far a group came in a queue; None for what is unknown."""
 
     committed: int | None
@@ -37,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True):
     wait_ms: int | None
 
 
-class GroupFacts(msgspec.Struct, frozen=True):
+class RemotingGroupFacts(msgspec.Struct, frozen=True):
     """What is known of a group.
 
     `members`: by client id; `infos`: what each says of itself, None for no answer. `queues`: the
@@ -50,7 +50,7 @@ class GroupFacts(msgspec.Struct, frozen=True):
     members: Mapping[str, Connection]
     infos: Mapping[str, ConsumerRunningInfo | None]
     queues: Mapping[str, Sequence[MessageQueue]]
-    progress: Mapping[MessageQueue, Progress]
+    progress: Mapping[MessageQueue, QueueReach]
 
     @property
     def is_broadcasting(self) -> bool:
@@ -75,7 +75,7 @@ def key_of(queue: MessageQueue) -> str:
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
-def picture(facts: GroupFacts, now: int) -> GroupPicture:
+def picture(facts: RemotingGroupFacts, now: int) -> GroupPicture:
     """Return the picture of a group."""
     owners = _owners(facts)
     targets = _targets(facts)
@@ -110,10 +110,10 @@ def picture(facts: GroupFacts, now: int) -> GroupPicture:
     )
 
 
-_NO_PROGRESS = Progress(None, None, None, None)
+_NO_PROGRESS = QueueReach(None, None, None, None)
 
 
-def _owners(facts: GroupFacts) -> dict[MessageQueue, str]:
+def _owners(facts: RemotingGroupFacts) -> dict[MessageQueue, str]:
     """Return who says that it holds each queue; the first of several by client id."""
     owners: dict[MessageQueue, str] = {}
     for client_id in sorted(facts.infos):
@@ -124,7 +124,7 @@ def _owners(facts: GroupFacts) -> dict[MessageQueue, str]:
     return owners
 
 
-def _shown(facts: GroupFacts, owners: Mapping[MessageQueue, str]) -> list[MessageQueue]:
+def _shown(facts: RemotingGroupFacts, owners: Mapping[MessageQueue, str]) -> list[MessageQueue]:
     """Return the queues to show: of retry topics only those with messages."""
     found = {queue for queues in facts.queues.values() for queue in queues}
     found |= facts.progress.keys() | owners.keys()
@@ -135,7 +135,7 @@ def _shown(facts: GroupFacts, owners: Mapping[MessageQueue, str]) -> list[Messag
     )
 
 
-def _targets(facts: GroupFacts) -> dict[MessageQueue, str]:
+def _targets(facts: RemotingGroupFacts) -> dict[MessageQueue, str]:
     """Return who should hold each queue; empty if that cannot be known."""
     infos = facts.infos.values()
     if facts.is_broadcasting or not facts.infos or facts.consume_type == "CONSUME_ACTIVELY":
@@ -159,7 +159,7 @@ def _targets(facts: GroupFacts) -> dict[MessageQueue, str]:
 
 
 def _moving(
-    facts: GroupFacts,
+    facts: RemotingGroupFacts,
     rows: Sequence[MessageQueue],
     owners: Mapping[MessageQueue, str],
     targets: Mapping[MessageQueue, str],
@@ -177,7 +177,7 @@ def _moving(
 
 
 def _rebalance(
-    facts: GroupFacts,
+    facts: RemotingGroupFacts,
     rows: Sequence[MessageQueue],
     moving: Mapping[MessageQueue, str],
     owners: Mapping[MessageQueue, str],
@@ -197,7 +197,7 @@ def _rebalance(
 
 
 def _members(
-    facts: GroupFacts, owners: Mapping[MessageQueue, str], rebalance: RebalanceNow | None
+    facts: RemotingGroupFacts, owners: Mapping[MessageQueue, str], rebalance: RebalanceNow | None
 ) -> list[MemberView]:
     waits = set(rebalance.waits_for) if rebalance else set()
     shares: dict[str, int] = {}

@@ -33,8 +33,8 @@ from steelyard.web.console.remoting.messages import browse
 from steelyard.web.console.remoting.picture import (
     EMPTY,
     STABLE,
-    GroupFacts,
-    Progress,
+    QueueReach,
+    RemotingGroupFacts,
     key_of,
     picture,
 )
@@ -55,6 +55,7 @@ MEMBERS_MAX = 200
 AT_ONCE = 16
 """Requests of one reading that are on their way at a time."""
 
+NAMES_FRESH_MS = 900
 ROUTE_FRESH_MS = 3_000
 TOPICS_FRESH_MS = 5_000
 SYSTEM_FRESH_MS = 60_000
@@ -76,14 +77,14 @@ OpenConsumer = Callable[[], Awaitable[PullConsumer]]
 
 
 class RemotingSource:
-    """A `contract.Source`. `reader`: of the figures that our brokers have, not Apache's."""
+    """A `contract.DialectSource`. `reader`: of the figures that our brokers have, not Apache's."""
 
     def __init__(self, admin: Admin, consumer: OpenConsumer, reader: ClusterReader) -> None:
         self._admin = admin
         self._consumer = consumer
         self._reader = reader
         self._queues = FreshByKey(self._queues_of, ROUTE_FRESH_MS, keys_max=TOPICS_MAX)
-        self._names = Fresh(admin.topics, ROUTE_FRESH_MS)
+        self._names = Fresh(admin.topics, NAMES_FRESH_MS)
         self._system = Fresh(self._system_topics, SYSTEM_FRESH_MS)
         self._lines = Fresh(self._all_topics, TOPICS_FRESH_MS)
         self._rates = Rates()
@@ -96,7 +97,7 @@ class RemotingSource:
         names = [name for name in await self._group_names() if name not in OWN_GROUPS]
         reading = await self._reader.read()
         wanted = names[:GROUPS_MAX]
-        found: dict[str, Mapping[MessageQueue, Progress]]
+        found: dict[str, Mapping[MessageQueue, QueueReach]]
         if has_figures(reading):
             found = {name: _by_figures(name, reading) for name in wanted}
             lines = [self._line(name, reading) for name in wanted]
@@ -146,7 +147,7 @@ class RemotingSource:
             last_rebalance_at=None,
         )
 
-    async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, Progress]] | None:
+    async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, QueueReach]] | None:
         """Return a group's line by what Apache's brokers answer; None if it has gone."""
         try:
             connection = await self._connection(name)
@@ -175,7 +176,7 @@ class RemotingSource:
             del self._protocols[next(iter(self._protocols))]
         return found
 
-    async def _facts(self, name: str) -> GroupFacts:
+    async def _facts(self, name: str) -> RemotingGroupFacts:
         connection = await self._connection(name)
         members = {} if connection is None else {c.client_id: c for c in connection.connection_set}
         asked = sorted(members)[:MEMBERS_MAX]
@@ -194,12 +195,12 @@ class RemotingSource:
         )
         ends = {queue: end for queue, end in _ends(reading).items() if queue not in progress}
         idle = {
-            queue: Progress(None, ends.get(queue), None, None)
+            queue: QueueReach(None, ends.get(queue), None, None)
             for found in queues.values()
             for queue in found
             if queue not in progress
         }
-        return GroupFacts(
+        return RemotingGroupFacts(
             name,
             "" if connection is None else connection.consume_type,
             "" if connection is None else connection.message_model,
@@ -251,7 +252,7 @@ class RemotingSource:
         except SteelyardError:
             return None
 
-    async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, Progress]:
+    async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, QueueReach]:
         """Return the progress of a group as its brokers tell it; empty if it has none."""
         try:
             stats = await self._admin.consume_stats(name)
@@ -262,7 +263,7 @@ class RemotingSource:
             rows = group_progress(name, stats.offset_table, stats.consume_tps, {})
             ages = await self._admin.oldest_waits(rows)
         return {
-            queue: Progress(
+            queue: QueueReach(
                 row.consumer_offset,
                 row.broker_offset,
                 max(0, row.broker_offset - row.consumer_offset),
@@ -376,10 +377,14 @@ class RemotingSource:
         return await changes.reset(self._admin, await self._consumer(), group, reset)
 
     async def create_topic(self, topic: CreateTopic) -> str:
-        return await changes.create(self._admin, topic)
+        done = await changes.create(self._admin, topic)
+        self._lines.forget()
+        return done
 
     async def delete_topic(self, name: str) -> str:
-        return await changes.delete(self._admin, name)
+        done = await changes.delete(self._admin, name)
+        self._lines.forget()
+        return done
 
 
 def has_figures(reading: ClusterReading) -> bool:
@@ -387,10 +392,10 @@ def has_figures(reading: ClusterReading) -> bool:
     return any(each.figures is not None for each in reading.brokers)
 
 
-def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, Progress]:
+def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, QueueReach]:
     """Return the progress of a group by the figures of all brokers."""
     ends = _ends(reading)
-    found: dict[MessageQueue, Progress] = {}
+    found: dict[MessageQueue, QueueReach] = {}
     for each in reading.brokers:
         if each.figures is None:
             continue
@@ -398,7 +403,7 @@ def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, Progre
             for row in group.offsets if group.group == name else ():
                 queue = MessageQueue(row.topic, each.name, row.queue_id)
                 age = max(0, each.figures.now - row.waiting_since) if row.waiting_since else 0
-                found[queue] = Progress(row.offset, ends.get(queue), row.lag, age)
+                found[queue] = QueueReach(row.offset, ends.get(queue), row.lag, age)
     return found
 
 
