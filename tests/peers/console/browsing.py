@@ -11,8 +11,6 @@ from tests.peers.apache import Missing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
-else:
-    Browser = Page = Any
 
 CHROMIUM = "chromium"
 OPTIONS = (

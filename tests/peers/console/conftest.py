@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.peers.apache import Missing
-from tests.peers.console.browsing import Browser, chromium
+from tests.peers.console.browsing import chromium
 from tests.peers.console.serving import Members, Served, members, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _serial = count(1)
 

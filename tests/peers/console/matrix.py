@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka.admin import AdminClient
-from tests.peers.console.browsing import Page
 from tests.waiting import until
 
 from steelyard import PushConsumer
 from steelyard.errors import ClosedError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 Owners = Mapping[str, str | None]
 """Member id by queue key."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 
 def kafka(
@@ -79,4 +80,5 @@ def rocketmq(nameserver: str, group: str, client_id: str, topic: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # to leave in order
-    {"kafka": kafka, "crowd": crowd, "rocketmq": rocketmq}[sys.argv[1]](*sys.argv[2:])
+    kinds: dict[str, Callable[..., None]] = {"kafka": kafka, "crowd": crowd, "rocketmq": rocketmq}
+    kinds[sys.argv[1]](*sys.argv[2:])

@@ -33,6 +33,7 @@ class Served:
     def start(self, name: str, *options: str) -> None:
         """Start a server and wait for its ready line."""
         port, kafka_port = self._ports[name]
+        words: tuple[str, ...]
         if name == "nameserver":
             words = ("nameserver", "--port", str(port))
         elif name == "console":

@@ -7,17 +7,21 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 from tests.peers.console import matrix
-from tests.peers.console.browsing import Browser, Page, opened
+from tests.peers.console.browsing import opened
 from tests.peers.console.serving import Members, Served, members, served
 from tests.peers.console.topics import create_topic
 from tests.waiting import until
 
 from steelyard import PushConsumer
 from steelyard.client.blocking.admin import Admin
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.peer
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 from tests.peers.apache import Missing
-from tests.peers.console.browsing import Browser, Page, opened
+from tests.peers.console.browsing import opened
 from tests.peers.console.serving import Served, members, served
 from tests.peers.console.topics import create_topic
 from tests.peers.kafka.builds import call, made, need
 from tests.waiting import until
 
 from steelyard import Producer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.peer
 

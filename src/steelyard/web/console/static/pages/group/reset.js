@@ -6,6 +6,9 @@ import { Dialog } from "../../components/dialog.js";
 import { Failed } from "../../components/parts.js";
 import { count, plural } from "../../logic/format.js";
 
+/** What becomes of running members. */
+const FOLLOWS = { kafka: "The group must have no members meanwhile: stop them first.", rocketmq: "Members that are running continue there at once." };
+
 export function ResetOffsets({ picture, onClose }) {
   const topics = [...new Set(picture.queues.map((queue) => queue.topic))];
   const [topic, setTopic] = useState(topics[0]);
@@ -48,7 +51,7 @@ export function ResetOffsets({ picture, onClose }) {
     </form>
     ${error && html`<${Failed} error=${error} />`}
     ${plan &&
-    html`<p class="sentence" role="status">${done ? `Done: ${plural(changed.length, "queue")} changed.` : changed.length ? `${plural(changed.length, "queue")} would change. Members that are running continue there at once.` : "Nothing would change."}</p>
+    html`<p class="sentence" role="status">${done ? `Done: ${plural(changed.length, "queue")} changed.` : changed.length ? `${plural(changed.length, "queue")} would change. ${FOLLOWS[picture.dialect]}` : "Nothing would change."}</p>
       <div class="table-box short" tabindex="0" role="region" aria-label="Offsets">
         <table>
           <thead><tr><th scope="col">Queue</th><th scope="col" class="right">${done ? "Before" : "Now"}</th><th scope="col" class="right">${done ? "Now" : "Then"}</th><th scope="col" class="right">Difference</th></tr></thead>
