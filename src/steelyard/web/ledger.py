@@ -53,7 +53,7 @@ _log = logger("steelyard.http")
 class LedgerFollower:
     """`await run()` until it is cancelled; `costs` has the counters. `admin` must be running.
 
-    `history`: of the console, which gets the same rows; it begins earlier.
+    `history`: of the console, which gets the same rows; it may begin earlier.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class LedgerFollower:
         self._admin = admin
         self._since = _now()
         self._history = history
-        back_ms = 0 if history is None else config.console_history_ms
-        self._begin = self._since - max(HISTORY_MS, back_ms)
+        begins = [self._since - HISTORY_MS]
+        self._begin = min(begins if history is None else [*begins, history.since])
         self.costs = RebalanceCosts(self._since, config)
         self._stream = Stream(DELAY_MS)
         self._states: dict[str, GroupState] = {}

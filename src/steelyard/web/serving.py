@@ -21,6 +21,7 @@ from steelyard.web.console.application import ConsoleApplication
 from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
 from steelyard.web.console.contract import WatchedCluster
 from steelyard.web.console.history import LedgerHistory
+from steelyard.web.console.service import now_ms
 from steelyard.web.ledger import LedgerFollower
 from steelyard.web.reading import ClusterReader
 
@@ -101,7 +102,7 @@ class HttpServer:
         reader = ClusterReader(admin, config)
         history = None
         if config.console:
-            history = LedgerHistory()
+            history = LedgerHistory(now_ms() - config.console_history_ms)
             fresh_ms = min(CONSOLE_FRESH_MS, config.fresh_ms)
             own = ClusterReader(admin, replace(config, fresh_ms=fresh_ms))
             cluster = NameserverCluster(admin, own, timeout_ms=config.timeout_ms, tls=tls)

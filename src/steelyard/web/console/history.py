@@ -39,9 +39,10 @@ class _Kept:
 
 
 class LedgerHistory:
-    """The latest rebalances of each group."""
+    """The latest rebalances of each group. `since`: from when on the ledger is read, in ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: int) -> None:
+        self.since = since
         self._groups: dict[str, dict[str, _Kept]] = {}
         """By group and rebalance, in the order in which they began."""
         self._flapping = Flapping()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from steelyard.web.console.fresh import Fresh, FreshByKey
 from steelyard.web.console.history import KeyOf, LedgerHistory, kafka_key, remoting_key
 from steelyard.web.console.lag import LagRings
 from steelyard.web.console.observed import Observer
+from steelyard.web.console.together import at_once
 from steelyard.web.console.what_if import what_if
 from steelyard.web.console.writers import Writers
 
@@ -167,7 +168,7 @@ class Console:
             rebalances=self._ledger.rebalances(name, limit, key_of),
             flapping=self._ledger.flapping(name, now) if flapping is None else list(flapping),
             source="ledger",
-            note=None,
+            note=f"The ledger is read from {_moment(self._ledger.since)} on: console_history_ms.",
         )
 
     async def lag(self, question: questions.LagQuestion) -> answers.LagHistory:
@@ -211,13 +212,13 @@ class Console:
         found = await _answered({dialect: source.topics() for dialect, source in sources.items()})
         readers = await self._readers()
         lines = {(d, line.name): line for d, each in found.items() for line in each.lines}
-        remoting = sources.get("rocketmq")
-        for _, name in [key for key in lines if key[0] == "kafka"]:
-            if remoting is None or ("rocketmq", name) not in lines:
-                continue
-            dialects = {dialect for dialect, _ in readers.get(name, ())}
-            written = await self._writers.dialect(remoting, name)
-            dialect = written or ("kafka" if dialects == {"kafka"} else "rocketmq")
+        both = [
+            name for dialect, name in lines if dialect == "kafka" and ("rocketmq", name) in lines
+        ]
+        dialects = await at_once(
+            lambda name: self._dialect(sources["rocketmq"], name, readers.get(name, set())), both
+        )
+        for name, dialect in zip(both, dialects, strict=True):
             other = lines.pop(("rocketmq" if dialect == "kafka" else "kafka", name))
             lines[dialect, name] = _merged(lines[dialect, name], other)
         complete = [
@@ -228,6 +229,15 @@ class Console:
         return answers.TopicsAnswer(
             topics=complete, left_out=sum(each.left_out for each in found.values())
         )
+
+    async def _dialect(
+        self, remoting: DialectSource, topic: str, readers: Collection[GroupId]
+    ) -> Dialect:
+        """Return the dialect of a topic that both know: of its producers, else of its groups."""
+        written = await self._writers.dialect(remoting, topic)
+        if written is not None:
+            return written
+        return "kafka" if {dialect for dialect, _ in readers} == {"kafka"} else "rocketmq"
 
     async def _readers(self) -> dict[str, set[GroupId]]:
         """Return the groups of each topic."""
@@ -303,11 +313,14 @@ def _merged(line: TopicLine, other: TopicLine) -> TopicLine:
 
 
 def _observed_since(since: int) -> str:
-    moment = datetime.fromtimestamp(since / 1000, UTC)
     return (
-        f"This cluster keeps no ledger: these are the rebalances that the console has seen since"
-        f" {moment:%Y-%m-%d %H:%M:%S} UTC, without pauses and repetitions, which it cannot see."
+        "This cluster keeps no ledger: these are the rebalances that the console has seen since"
+        f" {_moment(since)}, without pauses and repetitions, which it cannot see."
     )
+
+
+def _moment(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def now_ms() -> int:

@@ -17,8 +17,14 @@ VIEWERS_MAX = 50
 WAITING_MAX = 500
 """Most events that wait for a viewer; beyond it, it is disconnected."""
 
+PARTS_MAX = 50
+"""Most parts of an event, such as rebalances of a group, that whoever comes later gets."""
+
+Subject = tuple[str, GroupId | None]
+"""The name of an event, and its group; None for all groups and the cluster."""
+
 Key = tuple[str, GroupId | None, str]
-"""The name of an event, its group, and what of the group it is of, such as a rebalance."""
+"""The same with what of the group it is of, such as a rebalance."""
 
 
 class Viewer:
@@ -61,7 +67,8 @@ class Viewers:
 
     def __init__(self) -> None:
         self._viewers: set[Viewer] = set()
-        self._last: dict[Key, bytes] = {}
+        self._last: dict[Subject, dict[str, bytes]] = {}
+        """By event and group, and what of the group it is of."""
         self.came = asyncio.Event()
         """Set when a viewer comes."""
 
@@ -74,9 +81,9 @@ class Viewers:
             return None
         viewer = Viewer(group)
         self._viewers.add(viewer)
-        for key, value in self._last.items():
-            if key[1] in (None, group):
-                viewer.put(key, value)
+        for (event, of_group), parts in self._last.items():
+            for part, value in parts.items() if of_group in (None, group) else ():
+                viewer.put((event, of_group, part), value)
         self.came.set()
         return viewer
 
@@ -84,7 +91,7 @@ class Viewers:
         """Forget a viewer, and what nobody watches any more."""
         self._viewers.discard(viewer)
         watched = {None, *self.groups()} if self._viewers else set()
-        self._last = {key: value for key, value in self._last.items() if key[1] in watched}
+        self._last = {key: parts for key, parts in self._last.items() if key[1] in watched}
 
     def groups(self) -> Iterator[GroupId]:
         """Yield the groups that somebody watches."""
@@ -92,12 +99,16 @@ class Viewers:
 
     def publish(self, key: Key, value: bytes) -> None:
         """Send a value to those who watch, if it is another one than before."""
-        if self._last.get(key) == value:
+        event, group, part = key
+        parts = self._last.setdefault((event, group), {})
+        if parts.get(part) == value:
             return
-        self._last.pop(key, None)
-        self._last[key] = value
+        parts.pop(part, None)
+        parts[part] = value
+        while len(parts) > PARTS_MAX:
+            del parts[next(iter(parts))]
         for viewer in self._viewers:
-            if key[1] in (None, viewer.group):
+            if group in (None, viewer.group):
                 viewer.put(key, value)
 
     def close(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.aio.admin import Admin
@@ -38,8 +37,9 @@ from steelyard.web.console.remoting.picture import (
     key_of,
     picture,
 )
+from steelyard.web.console.together import at_once
 from steelyard.web.reading import ClusterReader, ClusterReading
-from steelyard.wire.remoting.bodies import Connection, ConsumerConnection, ConsumerRunningInfo
+from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.names import RETRY_PREFIX, retry_topic
 
@@ -52,8 +52,8 @@ TOPICS_MAX = 2_000
 MEMBERS_MAX = 200
 """Most members that are asked what they hold."""
 
-AT_ONCE = 16
-"""Requests of one reading that are on their way at a time."""
+INFO_SECONDS = 1.5
+"""Time that a member has to say what it holds; its broker would wait for ten seconds."""
 
 NAMES_FRESH_MS = 900
 ROUTE_FRESH_MS = 3_000
@@ -67,9 +67,6 @@ OWN_GROUPS = frozenset(
 
 SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC", "__")
 """What names of topics begin with that servers use themselves, besides those that they list."""
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 OpenConsumer = Callable[[], Awaitable[PullConsumer]]
@@ -219,25 +216,17 @@ class RemotingSource:
             route = await self._admin.route(retry_topic(name))
         except RouteError:
             raise RouteError(f"there is no RocketMQ group {name}") from None
-        found: ConsumerConnection | None = None
-        members: dict[str, Connection] = {}
-        failed: RemotingError | None = None
-        for address in broker_addresses(route).values():
-            try:
-                answer = await self._admin.members(name, address)
-            except BrokerError as error:
-                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                    raise
-                continue
-            except RemotingError as error:
-                failed = error
-                continue
-            found = found or answer
-            members |= {one.client_id: one for one in answer.connection_set}
-        if found is None:
-            if failed is not None:
-                raise failed
+        answers = await at_once(
+            lambda address: self._seen_at(name, address), broker_addresses(route).values()
+        )
+        seen = [each for each in answers if isinstance(each, ConsumerConnection)]
+        if not seen:
+            for answer in answers:
+                if isinstance(answer, RemotingError):
+                    raise answer
             return None
+        members = {one.client_id: one for each in seen for one in each.connection_set}
+        found = seen[0]
         return ConsumerConnection(
             tuple(members.values()),
             found.subscription_table,
@@ -246,10 +235,22 @@ class RemotingSource:
             found.consume_from_where,
         )
 
+    async def _seen_at(self, name: str, address: str) -> ConsumerConnection | RemotingError | None:
+        """Return the members that a broker sees; None if it sees none."""
+        try:
+            return await self._admin.members(name, address)
+        except BrokerError as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            return None
+        except RemotingError as error:
+            return error
+
     async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
         try:
-            return await self._admin.running_info(group, client_id)
-        except SteelyardError:
+            async with asyncio.timeout(INFO_SECONDS):
+                return await self._admin.running_info(group, client_id)
+        except (SteelyardError, TimeoutError):
             return None
 
     async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, QueueReach]:
@@ -428,17 +429,6 @@ def _kept(reading: ClusterReading) -> dict[str, tuple[int, int, int]]:
                 end + row.end,
             )
     return kept
-
-
-async def at_once(ask: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
-    """Ask about each thing, a limited number at a time; return the answers in their order."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(thing: T) -> R:
-        async with room:
-            return await ask(thing)
-
-    return list(await asyncio.gather(*map(one, things)))
 
 
 def now_ms() -> int:
