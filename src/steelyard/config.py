@@ -354,7 +354,7 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig:
-    """The HTTP server beside a cluster: `/metrics`, `/healthz`, `/readyz`."""
+    """The HTTP server beside a cluster: `/metrics`, `/healthz`, `/readyz`, and the console."""
 
     nameservers: tuple[str, ...] = ()
     """Nameservers of the cluster, `host:port`."""
@@ -386,6 +386,17 @@ class HttpConfig:
     """Age at which a rebalance is counted, so that it is clear what triggered it and what moved."""
     rebalance_groups_max: PositiveInt32 = 500
     """Maximum of groups with series about rebalances; those of all others are added up."""
+    console: bool = True
+    """Serve the console and its API, too. They show messages: see docs/CONSOLE.md, Security."""
+    allow_changes: bool = False
+    """Let the console change the cluster: reset offsets, create and delete topics."""
+    hosts: tuple[str, ...] = ()
+    """Host names under which browsers may reach the console, besides IP addresses and localhost."""
+    console_history_ms: Annotated[int, Meta(ge=0, le=7 * 86_400_000)] = 3_600_000
+    """How far back the console reads the ledger for its history when it starts.
+
+    An hour of a busy cluster takes some seconds to read.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

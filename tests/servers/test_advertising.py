@@ -66,7 +66,8 @@ def test_without_ports_they_are_those_listened_on() -> None:
     for each in (first, second):
         assert each["--advertise"] == f"box:{each['--port']}"
         assert each["--kafka-advertise"] == f"box:{each['--kafka-port']}"
-    pairs = ",".join(f"box:{each['--port']}=127.0.0.1:{each['--port']}" for each in (first, second))
+    ports = [each[name] for each in (first, second) for name in ("--port", "--kafka-port")]
+    pairs = ",".join(f"box:{port}=127.0.0.1:{port}" for port in ports)
     for process in (first, second, http):
         assert process["--set"] == f"address_translation={pairs}"
 
@@ -80,8 +81,14 @@ def test_ports_follow_the_first_one() -> None:
     kafka = [each["--kafka-advertise"] for each in brokers]
     assert kafka == ["[fd00::1]:29092", "[fd00::1]:29093", "[fd00::1]:29094"]
     translated = brokers[0]["--set"].removeprefix("address_translation=").split(",")
-    reached = [f"127.0.0.1:{each['--port']}" for each in brokers]
-    assert translated == [f"{a}={r}" for a, r in zip(advertised, reached, strict=True)]
+    assert translated == [
+        pair
+        for each in brokers
+        for pair in (
+            f"{each['--advertise']}=127.0.0.1:{each['--port']}",
+            f"{each['--kafka-advertise']}=127.0.0.1:{each['--kafka-port']}",
+        )
+    ]
 
 
 def test_nothing_is_advertised_unless_it_is_asked_for() -> None:

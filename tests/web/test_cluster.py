@@ -207,4 +207,4 @@ def test_both_formats_and_no_other_paths(watched: Watched) -> None:
     assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
     assert text.endswith("# EOF\n")
     assert get(watched.http, "/metrics")[1].startswith("text/plain; version=")
-    assert get(watched.http, "/")[0] == 404
+    assert get(watched.http, "/no.such")[0] == 404

@@ -64,7 +64,7 @@ def test_a_cluster_that_is_down_is_told(tmp_path: Path) -> None:
         assert get(ready["http"], "/healthz")[0] == 200
 
 
-def failed(*arguments: str, **environment: str) -> str:
+def failed(*arguments: str, code: int = 2, **environment: str) -> str:
     """The one line that a command says that cannot start."""
     ended = subprocess.run(
         [*COMMAND, *arguments],
@@ -73,7 +73,7 @@ def failed(*arguments: str, **environment: str) -> str:
         timeout=120,
         env=os.environ | environment,
     )
-    assert ended.returncode == 2, ended
+    assert ended.returncode == code, ended
     assert ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
 

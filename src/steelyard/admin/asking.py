@@ -126,6 +126,16 @@ def _credentials() -> tuple[str, str, str]:
     return access_key, secret_key, security_token
 
 
+def credentials() -> dict[str, str]:
+    """Return the credentials in the environment, as arguments of an administrator."""
+    access_key, secret_key, security_token = _credentials()
+    return {
+        "access_key": access_key,
+        "secret_key": secret_key,
+        "security_token": security_token,
+    }
+
+
 def add_where_options(parser: argparse.ArgumentParser, what: str) -> None:
     """Add -b and -c: one broker, or all masters of a cluster."""
     where = parser.add_mutually_exclusive_group(required=True)

@@ -51,7 +51,7 @@ PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
 PROGRAM_TEXTS = {"pipeline": "run Spark jobs over topics", "sim": "run the simulator"}
 """Their descriptions in the help."""
 
-SERVERS = ("up", "nameserver", "broker", "http")
+SERVERS = ("up", "nameserver", "broker", "http", "console")
 
 
 _BACK_IN_TIME = re.compile(r"-\d")

@@ -1,4 +1,4 @@
-"""The options of `steelyard up`, `nameserver`, `broker` and `http`, and of the settings file.
+"""The options of `steelyard up`, `nameserver`, `broker`, `http` and `console`, and of the file.
 
 Many an option is another way to write a setting: `--flush sync` is `--set flush=sync`. This module
 loads little, as `serving`.
@@ -23,6 +23,9 @@ HOST = "127.0.0.1"
 
 TABLES = ("up", "nameserver", "broker", "http")
 """Of a settings file: one for each command; the brokers of `up` have that of `broker`."""
+
+CONSOLE_PORT = 9470
+"""Default port of `console`."""
 
 HTTP_OF_UP = ("nameservers", "brokers", "address_translation")
 """Settings that `up` gives to its HTTP server."""
@@ -99,9 +102,10 @@ def add_up(
         dest="http_port",
         type=int,
         metavar="P",
-        help="serve metrics and health over HTTP on this port (0: pick a free port); default: not"
-        " served; needs pip install 'steelyard[http]'",
+        help="serve the console, metrics and health over HTTP on this port (0: pick a free port);"
+        " default: not served; needs pip install 'steelyard[http]'",
     )
+    _add_allow_changes(up, action="store_true")
     _add_serving_options(up)
     _add_broker_options(up)
     return up
@@ -150,9 +154,9 @@ def add_http(
 ) -> argparse.ArgumentParser:
     http = commands.add_parser(
         "http",
-        help="serve a cluster's metrics and health over HTTP",
-        description="Serve /metrics, /healthz and /readyz of a cluster; SIGTERM or Ctrl-C stops it."
-        " `steelyard up --http` starts this, too.",
+        help="serve a cluster's metrics, health and console over HTTP",
+        description="Serve /metrics, /healthz and /readyz of a cluster, and its console; SIGTERM or"
+        " Ctrl-C stops it. `steelyard up --http` starts this, too.",
     )
     _add_own_options(http, 9464)
     option, setting, metavar, _ = BROKER[1]
@@ -165,9 +169,64 @@ def add_http(
         help="names of brokers that must answer before the cluster is ready; default: those that"
         " are registered",
     )
+    _add_allow_changes(http, action=_Sets, nargs=0, const="true")
     _add_common_options(http)
     _add_settings(http, "--set", example="timeout_ms=1000")
     return http
+
+
+def add_console(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    console = commands.add_parser(
+        "console",
+        help="serve the console of a cluster to browsers",
+        description="Serve the console of a cluster of Steelyard, Apache RocketMQ or Apache Kafka;"
+        " SIGTERM or Ctrl-C stops it. `steelyard up --http` serves it, too.",
+    )
+    console.set_defaults(host=HOST, supervised=False)
+    where = console.add_mutually_exclusive_group()
+    where.add_argument(
+        "-n",
+        "--nameserver",
+        action=_Sets,
+        dest="nameservers",
+        metavar="HOST:PORT[;HOST:PORT]",
+        help="nameservers of the cluster; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
+    )
+    where.add_argument(
+        "--kafka",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="Kafka brokers of the cluster, for clusters without nameservers",
+    )
+    console.add_argument(
+        "--tls",
+        action="store_true",
+        help="encrypt connections to the cluster; trusts the system's certificates, or those in the"
+        " file SSL_CERT_FILE",
+    )
+    console.add_argument(
+        "--http",
+        dest="port",
+        type=int,
+        default=CONSOLE_PORT,
+        metavar="P",
+        help="port to serve the console on (0: pick a free port); default: %(default)s",
+    )
+    console.add_argument("--open", action="store_true", help="open it in the default browser")
+    _add_allow_changes(console, action=_Sets, nargs=0, const="true")
+    _add_common_options(console)
+    _add_settings(console, "--set", example="console_history_ms=86400000")
+    return console
+
+
+def _add_allow_changes(parser: argparse.ArgumentParser, **how: Any) -> None:
+    parser.add_argument(
+        "--allow-changes",
+        help="let the console change the cluster: reset offsets, create and delete topics; default:"
+        " it only reads",
+        **how,
+    )
 
 
 def _add_own_options(parser: argparse.ArgumentParser, port: int) -> None:
@@ -324,4 +383,5 @@ def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str], list[s
     nameserver = [
         f"--set={each}" for each in options.settings if each.partition("=")[0].strip() in FOR_BOTH
     ]
-    return [*broker, *shared], [*nameserver, *shared], shared
+    http = ["--allow-changes"] if options.allow_changes else []
+    return [*broker, *shared], [*nameserver, *shared], [*http, *shared]

@@ -1,4 +1,4 @@
-"""`steelyard up`, `nameserver`, `broker` and `http`: servers in the foreground.
+"""`steelyard up`, `nameserver`, `broker`, `http` and `console`: servers in the foreground.
 
 Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT. This module
 loads little: `up` starts its servers before it does anything else, and stays small.
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
+    from steelyard.config import HttpConfig
     from steelyard.servers.server import LocalServer
+    from steelyard.web.serving import HttpServer
 
 STDIN = 0
 """The descriptor of standard input, which may not be open."""
@@ -37,6 +39,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     server_options.add_nameserver(commands).set_defaults(run=_logging_errors(run_nameserver))
     server_options.add_broker(commands).set_defaults(run=_logging_errors(run_broker))
     server_options.add_http(commands).set_defaults(run=_logging_errors(run_http))
+    server_options.add_console(commands).set_defaults(run=_logging_errors(run_console))
 
 
 def _logging_errors(run: Run) -> Run:
@@ -84,7 +87,9 @@ def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
     assert isinstance(brokers, dict)
     named = ", ".join(f"{name} at {address}" for name, address in brokers.items())
     kafka = f", Kafka at {ready['kafka']}" if "kafka" in ready else ""
-    http = f", metrics at http://{ready['http']}/metrics" if "http" in ready else ""
+    http = ""
+    if "http" in ready:
+        http = f", console at http://{ready['http']}, metrics at http://{ready['http']}/metrics"
     _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}{http}")
 
 
@@ -178,24 +183,93 @@ def run_http(options: argparse.Namespace) -> int:
 
 
 async def _serve_http(options: argparse.Namespace) -> int:
-    import asyncio
-
-    from steelyard.client.settings import nameserver_addresses
-    from steelyard.config import HttpConfig
     from steelyard.servers.server import stop_signals
-    from steelyard.settings import build
 
+    http = _http_server_class()
+    stop = stop_signals()
+    config = _http_config(options)
+    server = http(config, host=options.host, port=options.port)
+    console = f"console at http://{server.address}, " if config.console else ""
+    ready = f"ready: {console}metrics at http://{server.address}/metrics"
+    return await _run_http_server(options, server, stop, ready)
+
+
+def run_console(options: argparse.Namespace) -> int:
+    return _run_logging(options, _serve_console(options))
+
+
+async def _serve_console(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from steelyard.admin.asking import credentials
+    from steelyard.client.settings import tls_context
+    from steelyard.servers.server import stop_signals
+
+    http = _http_server_class()
+    stop = stop_signals()
+    kafka = await _kafka_brokers(options)
+    server = http(
+        replace(_http_config(options), console=True),
+        host=options.host,
+        port=options.port,
+        kafka=kafka,
+        tls=tls_context(options.tls),
+        access=credentials(),
+    )
+    url = f"http://{server.address}/"
+    if options.open:
+        import webbrowser
+
+        webbrowser.open(url)
+    return await _run_http_server(options, server, stop, f"ready: console at {url}")
+
+
+async def _kafka_brokers(options: argparse.Namespace) -> list[str]:
+    """Return the addresses of --kafka. Raises ConfigError, or ConnectError for another server."""
+    if options.kafka is None:
+        return []
+    from steelyard.admin.ports import listening, wrong_port
+    from steelyard.client.settings import check_address
+    from steelyard.errors import ConnectError
+    from steelyard.wire.strangers import ServerKind
+
+    kafka = [check_address(each.strip()) for each in options.kafka.split(",") if each.strip()]
+    if not kafka:
+        raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
+    for address in () if options.tls else kafka:
+        found = await listening(address)
+        if found not in (None, ServerKind.KAFKA):
+            assert found is not None
+            raise ConnectError(wrong_port(address, found, ServerKind.KAFKA, options))
+    return kafka
+
+
+def _http_server_class() -> type[HttpServer]:
     try:
         from steelyard.web.serving import HttpServer
     except ModuleNotFoundError as error:
         text = f"HTTP needs more packages: pip install 'steelyard[http]' ({error})"
         raise ConfigError(text) from None
+    return HttpServer
 
-    stop = stop_signals()
+
+def _http_config(options: argparse.Namespace) -> HttpConfig:
+    from steelyard.client.settings import nameserver_addresses
+    from steelyard.config import HttpConfig
+    from steelyard.settings import build
+
     values: dict[str, Any] = server_options.values(options, "http", HttpConfig)
     nameservers = nameserver_addresses(values.get("nameservers"))
-    config = build(HttpConfig, {**values, "nameservers": nameservers})
-    async with HttpServer(config, host=options.host, port=options.port) as server:
+    return build(HttpConfig, {**values, "nameservers": nameservers})
+
+
+async def _run_http_server(
+    options: argparse.Namespace, server: HttpServer, stop: asyncio.Event, ready: str
+) -> int:
+    """Serve until a signal comes, or whoever supervises this has ended. `ready`: what to say."""
+    import asyncio
+
+    async with server:
         waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended())]
         if options.supervised:
             _report(address=server.address)
@@ -203,7 +277,7 @@ async def _serve_http(options: argparse.Namespace) -> int:
         elif options.json:
             _say(json.dumps({"http": server.address}))
         else:
-            _say(f"ready: metrics at http://{server.address}/metrics")
+            _say(ready)
         done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in pending:
             wait.cancel()

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.addresses import PORT_MAX, address, is_host, is_port, is_wildcard
@@ -214,7 +214,7 @@ class Placement:
         self.http: Child | None = None
         try:
             ports = [self._ports(position) for position in range(layout.brokers)]
-            self._translation = [pair for each in ports if (pair := self._translated(each))]
+            self._translation = [pair for each in ports for pair in self._translated(each)]
             for name, each in zip(broker_names(layout), ports, strict=True):
                 self.brokers[name] = self._broker(name, each, options)
             if layout.http_port is not None:
@@ -264,13 +264,14 @@ class Placement:
             kafka_advertised=kafka_seen,
         )
 
-    def _translated(self, ports: _Ports) -> str:
-        """Return how processes of this deployment reach a broker; empty: as clients do."""
+    def _translated(self, ports: _Ports) -> Iterator[str]:
+        """Yield how processes of this deployment reach a broker, where it is not as clients do."""
         host = self._layout.host
         if is_wildcard(host):
             host = "::1" if ":" in host else "127.0.0.1"
-        reached = address(host, ports.port)
-        return f"{ports.advertised}={reached}" if ports.advertised not in ("", reached) else ""
+        for seen, port in (ports.advertised, ports.port), (ports.kafka_advertised, ports.kafka):
+            if seen and port is not None and seen != address(host, port):
+                yield f"{seen}={address(host, port)}"
 
     def _broker(self, name: str, ports: _Ports, options: Sequence[str]) -> Child:
         layout = self._layout

@@ -20,10 +20,11 @@ from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.ledger.group import GroupState
 from steelyard.ledger.stream import LedgerMessage, Stream, ledger_message
 from steelyard.types import MessageQueue
+from steelyard.web.console.history import LedgerHistory
 from steelyard.web.rebalances import READER_GROUP, RebalanceCosts
 
 HISTORY_MS = 600_000
-"""How far back reading begins, to know who had the queues before the first rebalance."""
+"""Least time back at which reading begins, to know who had the queues before a rebalance."""
 
 DELAY_MS = 5_000
 """How much later than others a broker's records may come."""
@@ -50,11 +51,19 @@ _log = logger("steelyard.http")
 
 
 class LedgerFollower:
-    """`await run()` until it is cancelled; `costs` has the counters. `admin` must be running."""
+    """`await run()` until it is cancelled; `costs` has the counters. `admin` must be running.
 
-    def __init__(self, admin: Admin, config: HttpConfig) -> None:
+    `history`: of the console, which gets the same rows; it may begin earlier.
+    """
+
+    def __init__(
+        self, admin: Admin, config: HttpConfig, history: LedgerHistory | None = None
+    ) -> None:
         self._admin = admin
         self._since = _now()
+        self._history = history
+        begins = [self._since - HISTORY_MS]
+        self._begin = min(begins if history is None else [*begins, history.since])
         self.costs = RebalanceCosts(self._since, config)
         self._stream = Stream(DELAY_MS)
         self._states: dict[str, GroupState] = {}
@@ -110,8 +119,7 @@ class LedgerFollower:
                 continue
             try:
                 if offset is None:
-                    begin = self._since - HISTORY_MS
-                    offset = await consumer.offset_for_timestamp(queue, begin)
+                    offset = await consumer.offset_for_timestamp(queue, self._begin)
                 result = await consumer.pull(queue, offset, hold_ms=HOLD_MS)
             except SteelyardError as error:
                 self._failed(error)
@@ -138,6 +146,8 @@ class LedgerFollower:
                 else:
                     self._states[group] = state
             self.costs.take(taken, _now())
+            if self._history is not None:
+                self._history.take(taken)
 
 
 def _now() -> int:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 import uvicorn
+from starlette.routing import Router
 
 from steelyard.client.aio.admin import Admin
 from steelyard.config import HttpConfig, check
 from steelyard.driver.listening import advertised, bind
-from steelyard.web.application import application
+from steelyard.web.application import application, console_only
+from steelyard.web.console.application import ConsoleApplication
+from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
+from steelyard.web.console.contract import WatchedCluster
+from steelyard.web.console.history import LedgerHistory
+from steelyard.web.console.service import now_ms
 from steelyard.web.ledger import LedgerFollower
 from steelyard.web.reading import ClusterReader
 
 REQUESTS_MAX = 100
 """Most requests and connections at a time; further ones get 503."""
+
+CONSOLE_FRESH_MS = 100
+"""Age up to which the console uses again what brokers answered; its viewers share one reading."""
+
+HEAD_BYTES_MAX = 128 * 1024
+"""Largest head of a request: a cursor of a topic with a thousand queues takes 20 KiB."""
 
 STOP_SECONDS = 2
 """Time for requests to end when the server stops."""
@@ -35,23 +49,34 @@ class _Uvicorn(uvicorn.Server):
 class HttpServer:
     """An async context manager. `address`: `host:port`, as clients reach it.
 
-    Port 0 picks a free one. Raises ConfigError if it cannot listen, or a setting is wrong. The
-    cluster may be down, and come later.
+    `kafka`: brokers of a cluster that is reached by Kafka's protocol instead of nameservers, with
+    `tls` or without. `access`: how the nameservers' brokers are asked; default: unsigned. Port 0
+    picks a free one. Raises ConfigError if it cannot listen, or a setting is wrong. The cluster may
+    be down, and come later.
     """
 
-    def __init__(self, config: HttpConfig, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        config: HttpConfig,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        kafka: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
+        access: Mapping[str, str] | None = None,
+    ) -> None:
         check(config)
-        self._config = config
         self._listener = bind(host, port)
         self.address = advertised(host, self._listener)
-        self._admin = Admin(
-            config.nameservers,
-            timeout_ms=config.timeout_ms,
-            address_translation=config.address_translation,
-        )
-        self._follower = LedgerFollower(self._admin, config)
-        reader = ClusterReader(self._admin, config)
-        app = application(reader, self._follower.costs, config)
+        self._console: ConsoleApplication | None = None
+        self._admin: Admin | None = None
+        self._follower: LedgerFollower | None = None
+        if kafka:
+            cluster = ListenerCluster(kafka, timeout_ms=config.timeout_ms, tls=tls)
+            self._console = _console(cluster, None, config)
+            app = console_only(self._console)
+        else:
+            app = self._with_nameservers(config, tls, access or {})
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
@@ -59,6 +84,7 @@ class HttpServer:
                 log_config=None,
                 access_log=False,
                 http="h11",
+                h11_max_incomplete_event_size=HEAD_BYTES_MAX,
                 ws="none",
                 server_header=False,
                 limit_concurrency=REQUESTS_MAX,
@@ -69,24 +95,59 @@ class HttpServer:
         logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
         self._tasks: list[asyncio.Task[None]] = []
 
+    def _with_nameservers(
+        self, config: HttpConfig, tls: ssl.SSLContext | None, access: Mapping[str, str]
+    ) -> Router:
+        admin = Admin(
+            config.nameservers,
+            timeout_ms=config.timeout_ms,
+            address_translation=config.address_translation,
+            tls=tls,
+            **access,
+        )
+        reader = ClusterReader(admin, config)
+        history = None
+        if config.console:
+            history = LedgerHistory(now_ms() - config.console_history_ms)
+            fresh_ms = min(CONSOLE_FRESH_MS, config.fresh_ms)
+            own = ClusterReader(admin, replace(config, fresh_ms=fresh_ms))
+            cluster = NameserverCluster(admin, own, timeout_ms=config.timeout_ms, tls=tls)
+            self._console = _console(cluster, history, config)
+        self._admin = admin
+        self._follower = LedgerFollower(admin, config, history)
+        return application(reader, self._follower.costs, config, self._console)
+
     async def __aenter__(self) -> Self:
-        await self._admin.start()
-        serving = self._uvicorn.serve(sockets=[self._listener])
-        self._tasks = [
-            asyncio.create_task(serving),
-            asyncio.create_task(self._follower.run()),
-        ]
+        if self._admin is not None:
+            await self._admin.start()
+        running = [self._uvicorn.serve(sockets=[self._listener])]
+        running += [part.run() for part in (self._follower, self._console) if part is not None]
+        self._tasks = [asyncio.create_task(each) for each in running]
         return self
 
     async def ended(self) -> None:
-        """Return when the server or the ledger's reader has ended; raises what ended it."""
+        """Return when the server or a reader of the cluster has ended; raises what ended it."""
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
     async def __aexit__(self, *_: object) -> None:
         self._uvicorn.should_exit = True
-        serving, following = self._tasks
-        following.cancel()
-        await asyncio.wait([serving, following])
-        await self._admin.close()
+        if self._console is not None:
+            self._console.close()
+        serving, *reading = self._tasks
+        await asyncio.wait([serving])
+        for task in reading:
+            task.cancel()
+        if reading:
+            await asyncio.wait(reading)
+        if self._admin is not None:
+            await self._admin.close()
+
+
+def _console(
+    cluster: WatchedCluster, history: LedgerHistory | None, config: HttpConfig
+) -> ConsoleApplication:
+    return ConsoleApplication(
+        cluster, history, hosts=config.hosts, allow_changes=config.allow_changes
+    )

@@ -1,0 +1,1 @@
+"""What the console asks nameservers and brokers of RocketMQ's protocol, Apache's and ours."""

@@ -1,0 +1,45 @@
+"""A cluster with a console, and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.peers.apache import Missing
+from tests.peers.console.browsing import chromium
+from tests.peers.console.serving import Members, Served, members, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+_serial = count(1)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        with chromium() as browser:
+            yield browser
+    except Missing as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Served]:
+    """For all tests that leave its servers alive; its console only reads."""
+    with served(tmp_path_factory.mktemp("console")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def group_members(cluster: Served) -> Iterator[Members]:
+    with members(cluster) as found:
+        yield found
+
+
+@pytest.fixture
+def name() -> str:
+    """A word that no other test of this run uses, for topics and groups."""
+    return f"console{next(_serial)}"

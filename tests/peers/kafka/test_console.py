@@ -1,0 +1,191 @@
+"""The console of a cluster that is reached by Kafka's protocol, Apache's and ours, beside what librdkafka's clients say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.peers.kafka.servers import Running
+from tests.waiting import until
+from tests.web.console.asking import Events, ask, in_path, read
+from tests.web.console.conftest import console
+
+from steelyard.config import HttpConfig
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture
+def address(cluster: Running) -> Iterator[str]:
+    config = HttpConfig(allow_changes=True, timeout_ms=20_000)
+    with console(config, cluster.bootstrap) as found:
+        yield found
+
+
+def topic_of(cluster: Running, name: str, partitions: int) -> str:
+    """A new topic with 10 numbers in each partition."""
+    client: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap}
+    admin = AdminClient(client)
+    (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
+    made.result(60)
+    producer = Producer(client)
+    for number in range(10 * partitions):
+        producer.produce(name, json.dumps(number), key=f"k{number}", partition=number % partitions)
+    assert producer.flush(60) == 0
+    return name
+
+
+def member(cluster: Running, group: str, topic: str, protocol: str, client: str) -> Consumer:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": group,
+        "client.id": client,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    return consumer
+
+
+def shares(members: list[Consumer]) -> dict[str, set[str]]:
+    return {
+        one.memberid() or "": {f"{each.topic}/{each.partition}" for each in one.assignment()}
+        for one in members
+    }
+
+
+def shown(picture: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {one["id"]: set() for one in picture["members"]}
+    for queue in picture["queues"]:
+        if queue["owner"] is not None:
+            found[queue["owner"]].add(queue["key"])
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_its_rebalance_and_its_plans(
+    cluster: Running, address: str, name: str, protocol: str
+) -> None:
+    topic = topic_of(cluster, name, 4)
+    group = f"{name}-{protocol}"
+    path = f"groups/{in_path('kafka', group)}"
+    members = [member(cluster, group, topic, protocol, "first")]
+
+    def settled() -> bool:
+        for one in members:
+            one.poll(0.1)
+        found = shares(members)
+        return (
+            sum(map(len, found.values())) == 4
+            and all(found.values())
+            and shown(read(address, path)) == found
+        )
+
+    until(lambda: members[0].poll(0.1) is not None and members[0].assignment())
+    until(settled, (shares(members), ask(address, path)))
+    picture = read(address, path)
+    assert picture["state"] == "Stable"
+    assert picture["protocol"].startswith(f"{protocol}: ")
+    assert [one["client_id"] for one in picture["members"]] == ["first"]
+    members[0].commit(
+        offsets=[TopicPartition(topic, number, number) for number in range(4)], asynchronous=False
+    )
+
+    def committed() -> list[int]:
+        return [queue["committed"] for queue in read(address, path)["queues"]]
+
+    until(lambda: committed() == [0, 1, 2, 3])  # a picture may be 0.2 s old,
+    until(lambda: all(queue["end"] for queue in read(address, path)["queues"]))  # leaders 1 s
+    queues = read(address, path)["queues"]
+    for queue in queues:
+        partition = TopicPartition(topic, queue["queue"])
+        _, end = members[0].get_watermark_offsets(partition, 60)
+        assert (queue["end"], queue["lag"]) == (end, end - queue["committed"])
+    line = next(one for one in read(address, "groups")["groups"] if one["name"] == group)
+    assert (line["members"], line["topics"], line["lag"]) == (1, [topic], 40 - 6)
+
+    with Events(address, f"kafka/{group}") as events:
+        seen = iter(events)
+        members.append(member(cluster, group, topic, protocol, "second"))
+        until(settled, "two shares")
+        while True:
+            event, row = next(seen)
+            if event == "rebalance" and len(row["members_after"]) == 2:
+                break
+    assert row["trigger"] == "joined"
+    (found,) = [
+        one for one in read(address, f"{path}/rebalances")["rebalances"] if one["id"] == row["id"]
+    ]
+    assert found["moved"] == len(found["handoffs"]) >= 1
+    assert (found["pause_ms"], found["reprocessed"]) == (None, None)
+
+    plans = read(address, f"{path}/what-if", members=4)["results"]
+    for plan in plans:
+        assert [len(one["queues"]) for one in plan["members"]] == [1, 1, 1, 1], plan
+    findings = read(address, f"{path}/doctor")["findings"]
+    assert findings == []
+    for one in members:
+        one.close()
+    until(lambda: read(address, path)["members"] == [])
+    titles = [one["title"] for one in read(address, f"{path}/doctor")["findings"]]
+    assert titles == ["Nobody"]
+
+
+def test_topics_messages_and_changes(cluster: Running, address: str, name: str) -> None:
+    made = ask(
+        address, "topics", method="POST", body={"dialect": "kafka", "name": name, "queues": 3}
+    )
+    assert made.status == 200, made
+    client: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap}
+    admin = AdminClient(client)
+    until(lambda: len(admin.list_topics(name, 60).topics[name].partitions) == 3)
+    producer = Producer({**client, "compression.type": "lz4"})
+    for number in range(9):
+        producer.produce(name, json.dumps({"n": number}), key=f"k{number}", partition=number % 3)
+        assert producer.flush(60) == 0
+    lines = until(lambda: [one for one in read(address, "topics")["topics"] if one["name"] == name])
+    assert [(one["queues"], one["internal"]) for one in lines] == [(3, False)]
+    picture = until(
+        lambda: (
+            (found := read(address, f"topics/kafka/{name}"))
+            and all(queue["end"] == 3 for queue in found["queues"])
+            and found
+        )
+    )
+    assert picture["settings"]["cleanup.policy"] == "delete"
+    assert all(queue["first_at"] <= queue["last_at"] for queue in picture["queues"])
+    found = read(address, "messages", dialect="kafka", topic=name, **{"from": "earliest"})
+    assert [one["body"]["text"] for one in found["messages"]] == [
+        json.dumps({"n": number}) for number in range(9)
+    ]
+    assert found["next"] is None
+    by_key = read(address, "messages", dialect="kafka", topic=name, key="k4", limit=1)
+    assert [one["offset"] for one in by_key["messages"]] == [1]
+
+    group = f"{name}-group"
+    consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition(name, 0, 3)], asynchronous=False)
+    path = f"groups/{in_path('kafka', group)}/reset-offsets"
+    body = {"topic": name, "to": found["messages"][3]["stored_at"], "dry_run": False}
+    done = ask(address, path, method="POST", body=body)
+    assert done.status == 200, done
+    places = [TopicPartition(name, number) for number in range(3)]
+    committed = [place.offset for place in consumer.committed(places, 60)]
+    assert committed == [row["after"] for row in done.body["offsets"]] == [1, 1, 1]
+    consumer.close()
+    assert ask(address, f"topics/kafka/{name}", method="DELETE").status == 200
+    until(lambda: name not in admin.list_topics(timeout=60).topics)
+
+
+def test_the_cluster(cluster: Running, address: str) -> None:
+    view = read(address, "cluster")
+    assert view["kind"] == "apache-kafka"
+    assert [broker["kafka_address"] for broker in view["brokers"]] == cluster.bootstrap.split(",")
+    assert [broker["error"] for broker in view["brokers"]] == [None] * cluster.brokers

@@ -1,0 +1,58 @@
+"""`steelyard console` and `steelyard up --http` as processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+from tests.web.console.asking import Events, ask, read
+from tests.web.test_commands import failed, running
+
+
+def test_consoles_of_a_cluster_by_both_ways(tmp_path: Path) -> None:
+    ports = ("--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0", "--http", "0")
+    with running("up", "--data", str(tmp_path), *ports, "--allow-changes") as (ready, _):
+        beside = ready["http"]
+        until(lambda: read(beside, "cluster")["brokers"])
+        assert read(beside, "cluster")["allow_changes"]
+        with (
+            running("console", "-n", ready["nameserver"], "--http", "0") as (one, _),
+            running("console", "--kafka", ready["kafka"], "--http", "0") as (other, _),
+        ):
+            assert read(one["http"], "cluster")["kind"] == "steelyard"
+            assert read(other["http"], "cluster")["kind"] == "apache-kafka"
+            assert not read(one["http"], "cluster")["allow_changes"]
+            body = {"dialect": "kafka", "name": "made", "queues": 2}
+            for address in (one["http"], other["http"]):
+                assert ask(address, "topics", method="POST", body=body).status == 403
+            made = ask(beside, "topics", method="POST", body=body)
+            assert made.status == 200, made
+            for address in (beside, one["http"], other["http"]):
+                until(lambda at=address: ask(at, "topics/kafka/made").status == 200)  # type: ignore[misc]
+            watching = Events(one["http"])
+            next(iter(watching))
+        # The consoles have ended although somebody watched: `running` has seen their exit code.
+        assert watching.response.read() is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["console", "--kafka", "nowhere"], "'nowhere' is not an address"),
+        (["console", "--kafka", " , "], "no Kafka broker given"),
+        (["console", "-n", "x"], "'x' is not an address"),
+        (["console", "-n", "h:1", "--kafka", "h:1"], "not allowed with argument"),
+        (["console", "--http", "70000"], "70000"),
+        (["console", "--set", "hots=a"], "unknown setting 'hots'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments: list[str], words: str) -> None:
+    assert words in failed(*arguments)
+
+
+def test_another_server_at_the_address(tmp_path: Path) -> None:
+    ports = ("--nameserver-port", "0", "--broker-port", "0")
+    with running("up", "--data", str(tmp_path), *ports) as (ready, _):
+        said = failed("console", "--kafka", ready["nameserver"], "--http", "0", code=1)
+        assert f"{ready['nameserver']} is the port of a nameserver" in said

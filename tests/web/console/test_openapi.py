@@ -1,0 +1,169 @@
+"""The API's description, and an API that keeps to it: whatever is asked, the answer is one that the description has.
+
+Schemathesis makes requests of the description, right and wrong ones. A failure prints the request. STEELYARD_API_EXAMPLES is how
+many it makes of each operation; `./dev peers` makes many.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from tests.web.console.asking import ask, in_path, read
+from tests.web.console.conftest import Consoles
+
+from steelyard import Producer, PushConsumer
+from steelyard.web.console import answers, operations
+from steelyard.web.console.openapi import SCHEMAS, document
+from steelyard.web.console.operations import OPERATIONS, PREFIX
+
+EXAMPLES = int(os.environ.get("STEELYARD_API_EXAMPLES", "8"))
+
+SCHEMA = schemathesis.openapi.from_dict(document())
+
+
+@pytest.fixture(scope="module")
+def known(consoles: Consoles) -> dict[str, list[str]]:
+    """Names of a cluster with groups, topics and messages of both dialects, so that requests find something."""
+    topic = consoles.servers.topic("api", 3)
+    consoles.servers.fill(topic, range(20), partitions=3)
+    with Producer("makers", consoles.servers.nameservers) as producer:
+        for _ in range(10):
+            producer.send("Api", b'{"a": 1}')
+        consumer = PushConsumer("api-group", consoles.servers.nameservers, lambda one: None)
+        with consumer.subscribe("Api"):
+            pass
+    return {
+        "dialect": ["kafka", "rocketmq"],
+        "group": ["api-group", "nobody"],
+        "topic": [topic, "Api", "nothing"],
+        "queue": [f"{topic}/0", "Api/broker-0/0"],
+        "from": ["earliest", "latest", "0", "1700000000000", "next:0=3"],
+    }
+
+
+def spare(body: dict[str, Any]) -> None:
+    """Change what a request would do to the cluster, if it is right: few new topics, and small ones."""
+    if body.get("dry_run") is False:
+        body["dry_run"] = True
+    queues, name = body.get("queues"), body.get("name")
+    if type(queues) is int and queues > 2:
+        body["queues"] = queues if queues > 1_000 else 2
+    if isinstance(name, str) and re.fullmatch("[A-Za-z0-9._-]{2,249}", name):
+        body["name"] = f"api-{len(name) % 4}"
+
+
+def operation(one: operations.ApiOperation) -> Any:
+    return SCHEMA[PREFIX + one.path][one.method]
+
+
+@pytest.mark.parametrize(
+    ("one", "which"),
+    [
+        pytest.param(one, which, id=f"{one.name}-{which}")
+        for one in OPERATIONS
+        if one.answer is not None
+        for which in ("http", "changing", "kafka")
+        if one.is_change or which != "changing"  # which is the same otherwise
+    ],
+)
+def test_answers_are_those_of_the_description(
+    consoles: Consoles, known: dict[str, list[str]], one: operations.ApiOperation, which: str
+) -> None:
+    address = getattr(consoles, which)
+    wanted = operation(one)
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        mode = data.draw(st.sampled_from(list(schemathesis.GenerationMode)))
+        case = data.draw(wanted.as_strategy(generation_mode=mode))
+        given = False
+        for place in (case.path_parameters, case.query):
+            for name in place or {}:
+                if name in known and data.draw(st.booleans()):
+                    place[name] = data.draw(st.sampled_from(known[name]))
+                    given = True
+        if isinstance(case.body, dict):
+            spare(case.body)
+        # What was replaced is no longer wrong on purpose, or surely right.
+        excluded: list[Any] = [negative_data_rejection, positive_data_acceptance] if given else []
+        case.call_and_validate(base_url=f"http://{address}", excluded_checks=excluded)
+
+    check()
+
+
+def test_the_description_is_served_and_complete(consoles: Consoles) -> None:
+    found = read(consoles.http, "/openapi.json")
+    assert found == document()
+    assert found["openapi"].startswith("3.1")
+    served = {
+        (path, method.upper()) for path, methods in found["paths"].items() for method in methods
+    }
+    assert served == {(PREFIX + one.path, one.method) for one in OPERATIONS}
+    names = {
+        name
+        for name, kind in vars(answers).items()
+        if isinstance(kind, type) and issubclass(kind, answers.ApiAnswer)
+    }
+    described = found["components"]["schemas"]
+    assert names - described.keys() == {"ApiAnswer"}
+    for name, schema in described.items():
+        assert schema["description"], name
+        if name in names:
+            assert set(schema["required"]) == set(schema["properties"]), name
+    text = str(found)
+    for name in described:
+        assert name == "Question" or f"{SCHEMAS}{name}'" in text, f"nothing refers to {name}"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE"])
+def test_methods_that_are_not_supported(consoles: Consoles, method: str) -> None:
+    found = ask(consoles.http, "topics", method=method)
+    assert (found.status, found.headers["allow"]) == (405, "GET, POST")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nothing",
+        "groups/kafka",
+        "groups/kafka/a/b/c",
+        "/api/v1/",
+        "/api/v1",
+        "/api/v2/groups",
+        f"groups/{in_path('a/b')}",
+    ],
+)
+def test_paths_that_are_none(consoles: Consoles, path: str) -> None:
+    found = ask(consoles.http, path)
+    assert found.status == 404 or path == "/api/v1"
+    assert found.body["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("groups/kafka/%ff", "not UTF-8"),
+        ("groups/kafka/a?x=%ff", "not one of names and values"),
+        ("groups/kafka/a/lag?minutes=1&minutes=2", "given twice"),
+        ("groups/kafka/a/lag?group=b", "unknown parameter 'group'"),
+        ("cluster?" + "&".join(f"a{n}=1" for n in range(200)), "not one of names and values"),
+    ],
+)
+def test_queries_that_cannot_be_read(consoles: Consoles, path: str, words: str) -> None:
+    found: Any = ask(consoles.http, path)
+    assert found.status == 400
+    assert words in found.body["error"]

@@ -1,0 +1,195 @@
+"""Pictures of groups from what servers and members answer: who should hold what, and whom a rebalance waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from steelyard.groups.kafka.report import KafkaAwaited, KafkaGroupReport, KafkaRebalance
+from steelyard.types import MessageQueue, TopicPartition
+from steelyard.web.console.kafka import picture as kafka_picture
+from steelyard.web.console.kafka.facts import KafkaGroupFacts, MemberFacts, as_report, of_report
+from steelyard.web.console.remoting import picture as remoting_picture
+from steelyard.web.console.remoting.picture import QueueReach, RemotingGroupFacts
+from steelyard.wire.remoting.bodies import Connection, ConsumerRunningInfo, ProcessQueueInfo
+
+QUEUES = [MessageQueue("T", "b", number) for number in range(4)]
+RETRY = MessageQueue("%RETRY%g", "b", 0)
+
+
+def facts(
+    held: Mapping[str, Sequence[int] | None],
+    *,
+    strategy: str = "AVG",
+    model: str = "CLUSTERING",
+    consume_type: str = "CONSUME_PASSIVELY",
+    retry_lag: int = 0,
+) -> RemotingGroupFacts:
+    """A group whose members hold these queues of T; None: it does not answer."""
+    properties = {"allocateMessageQueueStrategy": strategy, "PROP_CLIENT_VERSION": "V5_3_3"}
+    return RemotingGroupFacts(
+        "g",
+        consume_type,
+        model,
+        {name: Connection(name, f"{name}:1", "JAVA") for name in held},
+        {
+            name: None
+            if numbers is None
+            else ConsumerRunningInfo(
+                properties,
+                mq_table={QUEUES[number]: ProcessQueueInfo(commit_offset=0) for number in numbers},
+            )
+            for name, numbers in held.items()
+        },
+        {"T": QUEUES, "%RETRY%g": [RETRY]},
+        {
+            **{queue: QueueReach(3, 5, 2, 100) for queue in QUEUES},
+            RETRY: QueueReach(0, retry_lag, retry_lag, 0),
+        },
+    )
+
+
+def test_a_settled_rocketmq_group() -> None:
+    found = remoting_picture.picture(facts({"a": [0, 1], "b": [2, 3]}), 1_000)
+    assert (found.state, found.protocol, found.rebalance) == ("Stable", "push concurrent", None)
+    assert [(one.id, one.assigned, one.state, one.version) for one in found.members] == [
+        ("a", 2, "stable", "JAVA 5.3.3"),
+        ("b", 2, "stable", "JAVA 5.3.3"),
+    ]
+    assert [(one.key, one.owner, one.next_owner, one.lag) for one in found.queues] == [
+        ("T/b/0", "a", None, 2),
+        ("T/b/1", "a", None, 2),
+        ("T/b/2", "b", None, 2),
+        ("T/b/3", "b", None, 2),
+    ]
+
+
+def test_a_newcomer_waits_for_the_others_queues() -> None:
+    found = remoting_picture.picture(facts({"a": [0, 1, 2, 3], "b": []}), 1_000)
+    assert found.state == "Rebalancing"
+    assert found.rebalance is not None
+    assert found.rebalance.waits_for == ["a"]
+    assert found.rebalance.text == (
+        "2 queues of 4 are not with their next owner yet. a still holds some of them."
+    )
+    assert [(one.owner, one.next_owner) for one in found.queues] == [
+        ("a", None),
+        ("a", None),
+        ("a", "b"),
+        ("a", "b"),
+    ]
+    assert [(one.state, one.waited_for) for one in found.members] == [
+        ("revoking", True),
+        ("waiting", False),
+    ]
+
+
+def test_queues_that_nobody_holds() -> None:
+    found = remoting_picture.picture(facts({"a": [0, 1], "b": []}), 1_000)
+    assert found.rebalance is not None
+    assert found.rebalance.waits_for == []
+    assert found.rebalance.text.endswith("Nobody holds them, so that their next owners take them.")
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        facts({"a": [0, 1, 2, 3], "b": []}, strategy="EVEN"),
+        facts({"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}, model="BROADCASTING"),
+        facts({"a": [0], "b": []}, consume_type="CONSUME_ACTIVELY"),
+        facts({"a": [0, 1], "b": None}),
+        facts({}),
+    ],
+    ids=["no plan is known", "broadcasting", "pull", "silent", "nobody"],
+)
+def test_groups_that_are_not_said_to_rebalance(group: RemotingGroupFacts) -> None:
+    found = remoting_picture.picture(group, 1_000)
+    assert found.rebalance is None
+    if group.infos.get("b", 1) is None:
+        assert [one.state for one in found.members] == ["stable", "silent"]
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_retry_topics_are_shown_when_something_waits(lag: int) -> None:
+    found = remoting_picture.picture(facts({"a": [0, 1, 2, 3]}, retry_lag=lag), 1_000)
+    assert ("%RETRY%g/b/0" in [one.key for one in found.queues]) == bool(lag)
+
+
+# -- Kafka -----------------------------------------------------------------------------------------
+
+PLACES = [TopicPartition("t", number) for number in range(3)]
+
+
+def member(name: str, assigned: Sequence[int], target: Sequence[int] | None = None) -> MemberFacts:
+    return MemberFacts(
+        f"{name}-id",
+        name,
+        "/10.0.0.1",
+        None,
+        ("t",),
+        tuple(PLACES[number] for number in assigned),
+        None if target is None else tuple(PLACES[number] for number in target),
+    )
+
+
+def test_a_consumer_group_that_reconciles() -> None:
+    group = KafkaGroupFacts(
+        *("g", "consumer", "Reconciling", "uniform", 7),
+        (member("a", [0, 1, 2], [0, 1]), member("b", [], [2])),
+        {PLACES[0]: 5, PLACES[1]: 9},
+    )
+    found = kafka_picture.picture(group, PLACES, dict.fromkeys(PLACES, 8), None, 1_000)
+    assert (found.generation, found.protocol) == (7, "consumer: uniform")
+    assert [(one.owner, one.next_owner) for one in found.queues] == [
+        ("a-id", None),
+        ("a-id", None),
+        ("a-id", "b-id"),
+    ]
+    # A committed offset beyond the end is no lag; without one there is none, either.
+    assert [one.lag for one in found.queues] == [3, 0, None]
+    assert [(one.state, one.host) for one in found.members] == [
+        ("revoking", "10.0.0.1"),
+        ("waiting", "10.0.0.1"),
+    ]
+    assert found.rebalance is not None
+    assert found.rebalance.waits_for == ["a-id"]
+    line = kafka_picture.line(group, dict.fromkeys(PLACES, 8), None)
+    assert (line.lag, line.rebalancing, line.oldest_wait_ms) == (3, True, None)
+
+
+def test_a_classic_group_of_apache_tells_no_reason() -> None:
+    group = KafkaGroupFacts(
+        "g", "classic", "PreparingRebalance", "range", None, (member("a", []),), {}
+    )
+    found = kafka_picture.picture(group, PLACES, {}, None, 1_000)
+    assert found.rebalance is not None
+    assert (found.rebalance.trigger, found.rebalance.waits_for) == ("unknown", [])
+    assert "do not tell for which members it waits" in found.rebalance.text
+
+
+def test_a_report_of_ours_tells_whom_and_why() -> None:
+    report = KafkaGroupReport(
+        group="g",
+        kind="classic",
+        state="PreparingRebalance",
+        coordinator="broker-a",
+        generation=4,
+        assignor="range",
+        leader="",
+        members=(),
+        rebalances=(KafkaRebalance(900, 4, "joined", "c joined"),),
+        began_at=1_000,
+        awaited=(
+            KafkaAwaited("a-id", "a", "/10.0.0.1", "JoinGroup", 1_000, None),
+            KafkaAwaited("b-id", "", "", "Heartbeat", None, None),
+        ),
+    )
+    found = kafka_picture.picture(of_report(report, None), PLACES, {}, {}, 3_500)
+    assert found.rebalance is not None
+    assert found.rebalance.text == (
+        "The group has been rebalancing for 2.5 s: c joined."
+        " It waits for a (10.0.0.1): JoinGroup, and for 1 more."
+    )
+    assert (found.rebalance.since, found.rebalance.trigger) == (1_000, "joined")
+    assert as_report(of_report(report, None), {}) is report
