@@ -20,6 +20,7 @@ from steelyard import (
     ConsumerRecord,
     KafkaConsumer,
     KafkaConsumerConfig,
+    KafkaError,
     NoOffsetError,
     OffsetAndMetadata,
     TopicPartition,
@@ -199,6 +200,26 @@ def test_members_share_and_hand_over(
                 assert len(await second.assignment()) == 4
         taken = [("revoked", 4), ("assigned", 2)] if is_classic else [("revoked", 2)]
         assert told == [("assigned", 4), *taken, ("revoked", 2)]
+
+    run(main())
+
+
+def test_a_group_with_members_of_the_other_protocol(
+    kafka: KafkaServers, make: Make, topic: str
+) -> None:
+    """1. A group has a classic member. 2. One of the consumer protocol is told why it cannot join. 3. The other leaves: it can."""
+    group = f"{topic} group"
+
+    async def main() -> None:
+        kafka.fill(topic, range(4))
+        early = make(topic, group=group)
+        async with early, make(topic, group=group, config=CONSUMER_PROTOCOL) as late:
+            await read(early, 4)
+            with pytest.raises(KafkaError, match="members of the classic protocol"):
+                await read(late, 4)
+            await early.close()
+            kafka.fill(topic, range(4, 8))
+            assert values(await read(late, 4)) == [4, 5, 6, 7]
 
     run(main())
 

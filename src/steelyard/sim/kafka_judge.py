@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from steelyard.allocate.assignors.plan import Subscriber
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.groups.kafka.member.classic.states import ClassicMemberState
+from steelyard.groups.kafka.member.consumer.states import ConsumerMemberState
 from steelyard.nodes.consumer.kafka.contract import MemberState
 from steelyard.types import TopicPartition
 
@@ -14,7 +15,7 @@ Shares = Mapping[str, Sequence[TopicPartition]]
 
 
 def not_one_group(states: Mapping[str, object]) -> str | None:
-    """Return None if all members are stable in one generation; otherwise what is wrong.
+    """Return None if all members are stable in one generation or epoch; otherwise what is wrong.
 
     `states`: the members' own reports.
     """
@@ -22,7 +23,7 @@ def not_one_group(states: Mapping[str, object]) -> str | None:
     for name, state in states.items():
         if not isinstance(state, MemberState):
             return f"{name} does not describe itself: {state!r}"
-        if state.state != ClassicMemberState.STABLE.value:
+        if state.state not in (ClassicMemberState.STABLE, ConsumerMemberState.STABLE):
             return f"{name} is {state.state} in the Kafka group"
         generations.add(state.generation)
     return (

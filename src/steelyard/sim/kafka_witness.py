@@ -108,7 +108,8 @@ class KafkaWitness:
         A coordinator that could not store a generation may use its number again after a restart.
         """
         run = self._runs[who]
-        run.generation = run.confirmed
+        if self._by_generations:
+            run.generation = run.confirmed
 
     def beats(self, who: str, epoch: int, *, is_complete: bool) -> None:
         """Check a heartbeat of a KIP-848 member.

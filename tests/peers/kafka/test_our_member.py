@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.peers.kafka import (
+    builds,
     test_mixed_groups,
     test_rebalance,
     test_static_members,
@@ -14,7 +15,7 @@ from tests.peers.kafka import (
 )
 from tests.peers.kafka.members import CONSUMER as KIP_848
 from tests.peers.kafka.members import JAVA, KAFKA_PYTHON, LIBRDKAFKA, LONG_MS, Client, Group, python
-from tests.peers.kafka.servers import Running
+from tests.peers.kafka.servers import SETTINGS, Running, run_apache
 from tests.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -144,6 +145,19 @@ def test_members_of_all_clients_share_a_topic(cluster: Running, name: str, tmp_p
             group.join(client, client.name)
             group.wait_shared(partitions)
         test_mixed_groups.grow_and_leave(group, name, 12)
+
+
+def test_a_broker_without_the_consumer_protocol(name: str, tmp_path: Path) -> None:
+    """Apache Kafka 3.9 refuses it; the error says what to do."""
+    settings = {key: value for key, value in SETTINGS.items() if "group.consumer" not in key}
+    with (
+        run_apache(tmp_path / "apache", version=builds.OLD, settings=settings) as running,
+        Group(running, name, tmp_path, topics=name) as group,
+    ):
+        member = group.join(CONSUMER, "m1")
+        until(
+            lambda: any("use group_protocol='classic'" in str(one) for one in member.events), member
+        )
 
 
 def test_a_static_member_of_a_kip_848_group_comes_back(
