@@ -187,7 +187,7 @@ def clone(rig: Rig, link: int, **more: object) -> Command:
     return rig.ask(link, CLONE, {"srcGroup": GROUP, "destGroup": "copy", **more})
 
 
-def copied(rig: Rig, link: int) -> dict[str, dict[str, int]]:
+def copied(rig: Rig, link: int) -> dict[str, dict[int, int]]:
     """What the copy has committed: offsets by queue, by topic."""
     body = rig.ask(link, RequestCode.GET_ALL_CONSUMER_OFFSET).body
     table = fastjson.read(CommittedOffsetTable, body).offset_table
