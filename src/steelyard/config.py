@@ -272,6 +272,12 @@ class BrokerConfig:
     """
     nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
     """Nameservers to register with, `host:port`; without one only Kafka clients find the broker."""
+    vip_channel: bool = False
+    """Also listen two ports below the RocketMQ port, as RocketMQ's brokers do (fastListenPort).
+
+    RocketMQ clients of 4.x connect there if com.rocketmq.sendMessageWithVIPChannel is true, the
+    default up to 4.4.
+    """
     flush: FlushMode = "async"
     """When a send is acknowledged: async: the kernel has the message.
 

@@ -218,8 +218,12 @@ class Driver:
         connections_max: int = UNLIMITED,
         connections_per_ip_max: int = UNLIMITED,
         signs: Signs | None = None,
+        also: Sequence[socket.socket] = (),
     ) -> None:
-        """Accept connections on a bound socket from peers that speak that dialect."""
+        """Accept connections on a bound socket from peers that speak that dialect.
+
+        `also`: further sockets of the same listener, for which its limits and figures hold, too.
+        """
         spoken = dialect(dialect_name)
         listening = Listening(
             name=dialect_name,
@@ -229,10 +233,11 @@ class Driver:
         )
         self.accepting.add(listening)
         quiet(self._loop, self._log)
-        server = await self._loop.create_server(
-            lambda: Wire(self, spoken, None, listening), sock=listener, backlog=1024
-        )
-        self._servers.append(server)
+        for each in (listener, *also):
+            server = await self._loop.create_server(
+                lambda: Wire(self, spoken, None, listening), sock=each, backlog=1024
+            )
+            self._servers.append(server)
 
     async def close(self, *, timeout_seconds: float = 1.0) -> None:
         """Stop for good: no more events to the node; links are closed after pending output."""

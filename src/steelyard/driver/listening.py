@@ -40,6 +40,32 @@ def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
     return listener
 
 
+VIP_DISTANCE = 2
+"""How far below a broker's port its second one is (BrokerController.initialize, fastConfig)."""
+
+PAIRS_MAX = 100
+"""Attempts to find a free port whose second one is free as well."""
+
+
+def bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """Bind listening sockets at a port and at the one `VIP_DISTANCE` below it.
+
+    Port 0 picks two free ones. Raises ConfigError.
+    """
+    if 0 < port <= VIP_DISTANCE:
+        raise ConfigError(f"there is no port {VIP_DISTANCE} below {port}, as vip_channel needs it")
+    for left in reversed(range(PAIRS_MAX)):
+        first = bind(host, port)
+        below = first.getsockname()[1] - VIP_DISTANCE
+        try:
+            return first, bind(host, below)
+        except ConfigError:
+            first.close()
+            if port or not left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
 class Reservation:
     """Reserves a port for a process that will listen on it, across its restarts.
 

@@ -12,10 +12,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from steelyard.addresses import PORT_MAX, address, is_host, is_port, is_wildcard
-from steelyard.driver.listening import Reservation, advertised, bind, check_address, unreachable
+from steelyard.driver.listening import (
+    PAIRS_MAX,
+    VIP_DISTANCE,
+    Reservation,
+    advertised,
+    bind,
+    check_address,
+    unreachable,
+)
 from steelyard.errors import ConfigError
 from steelyard.servers.children import Child
 from steelyard.servers.lifecycle import RESTARTS_MAX
@@ -247,7 +256,7 @@ class Placement:
         """Reserve the ports of a broker. Raises ConfigError if one is in use."""
         layout, name, node_id = self._layout, broker_name(position), position + 1
         port = layout.broker_port + PORT_STEP * position if layout.broker_port else 0
-        reserved = self._reserve(name, port)
+        reserved = self._reserve(name, port) if port else self._reserve_pair(name)
         seen = _advertised(layout.advertise, reserved, PORT_STEP * position)
         if layout.kafka_port is None:
             return _Ports(
@@ -300,6 +309,21 @@ class Placement:
     def _translating(self) -> list[str]:
         pairs = ",".join(self._translation)
         return [f"--set=address_translation={pairs}"] if pairs else []
+
+    def _reserve_pair(self, name: str) -> int:
+        """Reserve a free port, and the one below it that the broker listens on as well if told so.
+
+        Return the former. Raises ConfigError.
+        """
+        for _ in range(PAIRS_MAX):
+            port = self._reserve(name, 0)
+            below = port - VIP_DISTANCE
+            if below not in {each.port for each in self._reservations}:
+                with suppress(ConfigError):
+                    self._reserve(name, below)
+                    return port
+            self._reservations.pop().close()
+        raise ConfigError(f"{name}: there are no two free ports at a distance of {VIP_DISTANCE}")
 
     def _reserve(self, name: str, port: int) -> int:
         try:

@@ -14,7 +14,7 @@ from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig, check
 from steelyard.driver.descriptors import connections_max, files_max, in_use, raise_limit
 from steelyard.driver.driver import Driver
 from steelyard.driver.links import LinkLimits
-from steelyard.driver.listening import advertised, bind, check_address
+from steelyard.driver.listening import advertised, bind, bind_pair, check_address
 from steelyard.driver.logs import logger
 from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
 from steelyard.nodes.seam import KAFKA, Call
@@ -129,10 +129,12 @@ async def serve_broker(
     disk = LiveDisk(data)
     listeners: list[socket.socket] = []
     try:
-        listeners = [bind(host, each) for each in (port, kafka_port) if each is not None]
-        listener = listeners[0]
+        listeners += bind_pair(host, port) if config.vip_channel else [bind(host, port)]
+        listener, *vip = listeners
+        if kafka_port is not None:
+            listeners.append(bind(host, kafka_port))
         address = advertise or advertised(host, listener)
-        kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
+        kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[-1])
         settings = config.kafka and replace(config.kafka, address=kafka)
         limit = raise_limit()
         files = files_max(limit)
@@ -165,10 +167,11 @@ async def serve_broker(
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
         signs=Signs(f"the RocketMQ port of {config.name}", kafka, address),
+        also=vip,
     )
     if settings is not None:
         await driver.listen(
-            listeners[1],
+            listeners[-1],
             KAFKA,
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
