@@ -50,6 +50,10 @@ def created(nameserver: str, topic: str) -> list[MessageQueue]:
         return queues()
 
 
+def protocols(address: str, group: str) -> list[str]:
+    return [one["protocol"] for one in read(address, "groups")["groups"] if one["name"] == group]
+
+
 def has_ends(address: str, path: str) -> bool:
     return all(queue["end"] for queue in read(address, path)["queues"])
 
@@ -214,6 +218,8 @@ def test_a_rocketmq_group_is_what_its_members_say(consoles: Consoles) -> None:
                 line for line in read(consoles.http, "groups")["groups"] if line["name"] == "buyers"
             )
             assert (line["members"], line["lag"], line["topics"]) == (2, 0, ["Goods"])
+            # A console that nobody has asked for the group learns its protocol by itself.
+            until(lambda: "push concurrent" in protocols(consoles.changing, "buyers"))
         for _ in range(30):
             producer.send("Goods", b"late")  # nobody is there
 
