@@ -29,7 +29,8 @@ from steelyard.web.console.fresh import Fresh
 from steelyard.web.console.kafka.servers import CLIENT_ID, KafkaBrokers, joined_address
 from steelyard.web.console.kafka.source import KafkaSource, Waits
 from steelyard.web.console.rates import Rates
-from steelyard.web.console.remoting.source import RemotingSource, has_figures
+from steelyard.web.console.remoting.figures import has_figures
+from steelyard.web.console.remoting.source import RemotingSource
 from steelyard.web.reading import BrokerReading, ClusterReader
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import KVTable

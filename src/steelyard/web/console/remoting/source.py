@@ -28,6 +28,7 @@ from steelyard.web.console.fresh import Fresh, FreshByKey
 from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
 from steelyard.web.console.rates import Rates
 from steelyard.web.console.remoting import changes
+from steelyard.web.console.remoting.figures import ClusterFigures, has_figures, kept_messages
 from steelyard.web.console.remoting.messages import browse
 from steelyard.web.console.remoting.picture import (
     EMPTY,
@@ -36,9 +37,10 @@ from steelyard.web.console.remoting.picture import (
     RemotingGroupFacts,
     key_of,
     picture,
+    protocol_of,
 )
 from steelyard.web.console.together import at_once
-from steelyard.web.reading import ClusterReader, ClusterReading
+from steelyard.web.reading import ClusterReader
 from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.names import RETRY_PREFIX, retry_topic
@@ -51,6 +53,9 @@ TOPICS_MAX = 2_000
 
 MEMBERS_MAX = 200
 """Most members that are asked what they hold."""
+
+LEARNED_AT_ONCE = 20
+"""Groups whose protocol one reading asks for."""
 
 INFO_SECONDS = 1.5
 """Time that a member has to say what it holds; its broker would wait for ten seconds."""
@@ -87,6 +92,7 @@ class RemotingSource:
         self._rates = Rates()
         self._internal: frozenset[str] = frozenset()
         self._protocols: dict[str, str | None] = {}
+        self._learning: asyncio.Task[list[None]] | None = None
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -94,19 +100,46 @@ class RemotingSource:
         names = [name for name in await self._group_names() if name not in OWN_GROUPS]
         reading = await self._reader.read()
         wanted = names[:GROUPS_MAX]
-        found: dict[str, Mapping[MessageQueue, QueueReach]]
-        if has_figures(reading):
-            found = {name: _by_figures(name, reading) for name in wanted}
-            lines = [self._line(name, reading) for name in wanted]
-        else:
-            asked = [each for each in await at_once(self._asked, wanted) if each is not None]
-            lines = [line for line, _ in asked]
-            found = {line.name: progress for line, progress in asked}
+        figures = ClusterFigures(reading)
+        known = [name for name in wanted if figures.knows(name)]
+        others = [name for name in wanted if not figures.knows(name)]
+        asked = [each for each in await at_once(self._asked, others) if each is not None]
+        lines = [figures.line(name, self._protocols.get(name)) for name in known]
+        lines += [line for line, _ in asked]
+        found: dict[str, Mapping[MessageQueue, QueueReach]] = {
+            **{name: figures.reach(name) for name in known},
+            **{line.name: progress for line, progress in asked},
+        }
         lags = {
             name: {key_of(queue): row.lag for queue, row in progress.items()}
             for name, progress in found.items()
         }
+        self._learn([line.name for line in lines if line.members and line.protocol is None])
         return GroupsFound(lines, len(names) - len(wanted), lags)
+
+    def _learn(self, names: Sequence[str]) -> None:
+        """Begin to ask how the members of some of these groups get messages, for later lists."""
+        wanted = [name for name in names if name not in self._protocols][:LEARNED_AT_ONCE]
+        if wanted and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.create_task(at_once(self._ask_protocol, wanted))
+
+    async def _ask_protocol(self, name: str) -> None:
+        """Ask one member of a group. None stands for a group whose members did not answer."""
+        try:
+            connection = await self._connection(name)
+        except SteelyardError:
+            connection = None
+        protocol = None
+        if connection is not None and connection.connection_set:
+            first = connection.connection_set[0].client_id
+            info = await self._info(name, first)
+            protocol = protocol_of(connection.consume_type, connection.message_model, [info])
+        self._remember(name, protocol)
+
+    def _remember(self, name: str, protocol: str | None) -> None:
+        self._protocols[name] = protocol
+        while len(self._protocols) > GROUPS_MAX:
+            del self._protocols[next(iter(self._protocols))]
 
     async def _group_names(self) -> list[str]:
         """Return the groups that have ever had a member, sorted."""
@@ -119,33 +152,11 @@ class RemotingSource:
         if topic not in await self._names.get() and topic not in await self._names.renewed():
             raise RouteError(f"there is no RocketMQ group {name}")
 
-    def _line(self, name: str, reading: ClusterReading) -> GroupLine:
-        """Return a group's line by the figures of all brokers."""
-        found = [
-            (each.figures.now, group)
-            for each in reading.brokers
-            if each.figures is not None
-            for group in each.figures.groups
-            if group.group == name
-        ]
-        rows = [(now, row) for now, group in found for row in group.offsets]
-        waits = [max(0, now - row.waiting_since) for now, row in rows if row.waiting_since]
-        members = max((group.members for _, group in found), default=0)
-        return GroupLine(
-            dialect="rocketmq",
-            name=name,
-            state=STABLE if members else EMPTY,
-            protocol=self._protocols.get(name),
-            members=members,
-            topics=sorted({row.topic for _, row in rows if not row.topic.startswith(RETRY_PREFIX)}),
-            lag=sum(row.lag for _, row in rows),
-            oldest_wait_ms=max(waits, default=0),
-            rebalancing=False,
-            last_rebalance_at=None,
-        )
-
     async def _asked(self, name: str) -> tuple[GroupLine, Mapping[MessageQueue, QueueReach]] | None:
-        """Return a group's line by what Apache's brokers answer; None if it has gone."""
+        """Return a group's line by what brokers answer; None if it has gone.
+
+        Apache's brokers have no figures, and ours none of groups that have committed nothing.
+        """
         try:
             connection = await self._connection(name)
             progress = await self._committed(name)
@@ -168,9 +179,7 @@ class RemotingSource:
     async def group(self, name: str) -> GroupPicture:
         facts = await self._facts(name)
         found = picture(facts, now_ms())
-        self._protocols[name] = found.protocol
-        while len(self._protocols) > GROUPS_MAX:
-            del self._protocols[next(iter(self._protocols))]
+        self._remember(name, found.protocol)
         return found
 
     async def _facts(self, name: str) -> RemotingGroupFacts:
@@ -180,8 +189,10 @@ class RemotingSource:
         reading, infos = await asyncio.gather(
             self._reader.read(), at_once(lambda client_id: self._info(name, client_id), asked)
         )
+        figures = ClusterFigures(reading)
+        progress: Mapping[MessageQueue, QueueReach]
         if has_figures(reading):
-            progress = _by_figures(name, reading)
+            progress = figures.reach(name)
         else:
             progress = await self._committed(name, waits=True)
         topics = {queue.topic for queue in progress}
@@ -190,9 +201,8 @@ class RemotingSource:
         queues = dict(
             zip(sorted(topics), await at_once(self._queues.get, sorted(topics)), strict=True)
         )
-        ends = {queue: end for queue, end in _ends(reading).items() if queue not in progress}
         idle = {
-            queue: QueueReach(None, ends.get(queue), None, None)
+            queue: QueueReach(None, figures.ends.get(queue), None, None)
             for found in queues.values()
             for queue in found
             if queue not in progress
@@ -297,7 +307,7 @@ class RemotingSource:
         reading = await self._reader.read()
         wanted = sorted(set(names))[:TOPICS_MAX]
         if has_figures(reading):
-            kept = _kept(reading)
+            kept = kept_messages(reading)
             found = await at_once(self._queues.get, wanted)
             lines = [
                 self._topic_line(name, len(queues), *kept.get(name, (0, 0, 0)))
@@ -386,49 +396,6 @@ class RemotingSource:
         done = await changes.delete(self._admin, name)
         self._lines.forget()
         return done
-
-
-def has_figures(reading: ClusterReading) -> bool:
-    """Return whether a broker of the cluster is one of Steelyard's."""
-    return any(each.figures is not None for each in reading.brokers)
-
-
-def _by_figures(name: str, reading: ClusterReading) -> dict[MessageQueue, QueueReach]:
-    """Return the progress of a group by the figures of all brokers."""
-    ends = _ends(reading)
-    found: dict[MessageQueue, QueueReach] = {}
-    for each in reading.brokers:
-        if each.figures is None:
-            continue
-        for group in each.figures.groups:
-            for row in group.offsets if group.group == name else ():
-                queue = MessageQueue(row.topic, each.name, row.queue_id)
-                age = max(0, each.figures.now - row.waiting_since) if row.waiting_since else 0
-                found[queue] = QueueReach(row.offset, ends.get(queue), row.lag, age)
-    return found
-
-
-def _ends(reading: ClusterReading) -> dict[MessageQueue, int]:
-    return {
-        MessageQueue(row.topic, each.name, row.queue_id): row.end
-        for each in reading.brokers
-        if each.figures is not None
-        for row in each.figures.queues
-    }
-
-
-def _kept(reading: ClusterReading) -> dict[str, tuple[int, int, int]]:
-    """Return messages, bytes and the sum of the ends of each topic."""
-    kept: dict[str, tuple[int, int, int]] = {}
-    for each in reading.brokers:
-        for row in () if each.figures is None else each.figures.queues:
-            messages, size, end = kept.get(row.topic, (0, 0, 0))
-            kept[row.topic] = (
-                messages + row.end - row.begin,
-                size + row.size_bytes,
-                end + row.end,
-            )
-    return kept
 
 
 def now_ms() -> int:
