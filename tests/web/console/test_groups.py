@@ -302,7 +302,7 @@ def test_the_history_is_that_of_the_ledger(consoles: Consoles) -> None:
         until(agree)
     shown = read(consoles.http, "groups/rocketmq/crew/rebalances", limit=2)
     assert shown["source"] == "ledger"
-    assert shown["note"].startswith("The ledger is read from 20")
+    assert shown["note"].startswith("Since 20")
     assert len(shown["rebalances"]) == 2
     moved = next(one for one in shown["rebalances"] if one["moved"])
     assert {one["queue"] for one in moved["handoffs"]} <= {

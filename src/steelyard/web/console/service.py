@@ -168,7 +168,7 @@ class Console:
             rebalances=self._ledger.rebalances(name, limit, key_of),
             flapping=self._ledger.flapping(name, now) if flapping is None else list(flapping),
             source="ledger",
-            note=f"The ledger is read from {_moment(self._ledger.since)} on: console_history_ms.",
+            note=f"Since {_moment(self._ledger.since)}. The setting console_history_ms shows more.",
         )
 
     async def lag(self, question: questions.LagQuestion) -> answers.LagHistory:
