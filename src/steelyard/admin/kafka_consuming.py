@@ -120,8 +120,8 @@ async def _begin(
     new = [partition for partition in partitions if await consumer.committed(partition) is None]
     ends = await consumer.end_offsets(new)
     if isinstance(start, At):
-        found = await consumer.offsets_for_times(dict.fromkeys(new, start.timestamp))
-        for partition, at in found.items():
+        places = await consumer.offsets_for_times(dict.fromkeys(new, start.timestamp))
+        for partition, at in places.items():
             await consumer.seek(partition, ends[partition] if at is None else at.offset)
         return
     assert isinstance(start, Offset)
