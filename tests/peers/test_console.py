@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.peers.apache import SEND_TIMEOUT_MS
-from tests.peers.conftest import Running
+from tests.peers.apache import NEW, OLD, SEND_TIMEOUT_MS, Peer
+from tests.peers.conftest import Running, create_topic
 from tests.waiting import until
 from tests.web.console.asking import Events, ask, read
 from tests.web.console.conftest import console
@@ -156,3 +156,43 @@ def test_a_group_its_messages_and_changes(any_cluster: Running, address: str, na
         assert topics()["TBW102"]["internal"]
         assert ask(address, f"topics/rocketmq/{name}", method="DELETE").status == 200
         until(lambda: name not in admin.topics())
+
+
+def test_java_members(
+    any_cluster: Running, address: str, peers: dict[str, Peer], name: str
+) -> None:
+    """Consumers of both Java lines: the console shows what each of them says that it holds."""
+    create_topic(any_cluster, peers[NEW], name)
+    group = f"{name}g"
+    words = (any_cluster.nameserver, group, name, "*")
+    members = {
+        peers[version].ask("consumer", f"{name}{version}", *words)["client_id"]: version
+        for version in (OLD, NEW)
+    }
+
+    def agree() -> bool:
+        held = {
+            client_id: {
+                f"{name}/{broker}/{queue}"
+                for broker, queue in peers[version].held(f"{name}{version}", name)
+            }
+            for client_id, version in members.items()
+        }
+        found = ask(address, f"groups/rocketmq/{group}")
+        return (
+            found.status == 200
+            and found.body["rebalance"] is None
+            and shown(found.body) == held
+            and all(held.values())
+        )
+
+    until(agree, (members, ask(address, f"groups/rocketmq/{group}")))
+    picture = read(address, f"groups/rocketmq/{group}")
+    assert {one["id"]: one["version"] for one in picture["members"]} == {
+        client_id: f"JAVA {version}" for client_id, version in members.items()
+    }
+    plan = read(address, f"groups/rocketmq/{group}/what-if", strategy="AVG")["results"][0]
+    assert plan["moved"] == 0  # AVG is their strategy
+    for version in members.values():
+        peers[version].ask("stop", f"{name}{version}")
+    until(lambda: read(address, f"groups/rocketmq/{group}")["members"] == [])

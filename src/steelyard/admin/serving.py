@@ -174,9 +174,9 @@ def run_http(options: argparse.Namespace) -> int:
 async def _serve_http(options: argparse.Namespace) -> int:
     from steelyard.servers.server import stop_signals
 
+    config = _http_config(options)
     http = _http_server_class()
     stop = stop_signals()
-    config = _http_config(options)
     server = http(config, host=options.host, port=options.port)
     console = f"console at http://{server.address}, " if config.console else ""
     ready = f"ready: {console}metrics at http://{server.address}/metrics"
@@ -194,11 +194,12 @@ async def _serve_console(options: argparse.Namespace) -> int:
     from steelyard.client.settings import tls_context
     from steelyard.servers.server import stop_signals
 
+    kafka = await _kafka_brokers(options)
+    config = replace(_http_config(options), console=True)
     http = _http_server_class()
     stop = stop_signals()
-    kafka = await _kafka_brokers(options)
     server = http(
-        replace(_http_config(options), console=True),
+        config,
         host=options.host,
         port=options.port,
         kafka=kafka,

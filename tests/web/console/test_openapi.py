@@ -1,31 +1,24 @@
 """The API's description, and an API that keeps to it: whatever is asked, the answer is one that the description has.
 
-Schemathesis makes requests of the description, right and wrong ones. A failure prints the request. STEELYARD_API_EXAMPLES is how
-many it makes of each operation; `./dev peers` makes many.
+`./dev peers` asks more, and clusters of Apache's, too.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from typing import Any
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 from tests.web.console.asking import ask, in_path, read
 from tests.web.console.conftest import Consoles
+from tests.web.console.descriptions import keeps_to_the_description
 
 from steelyard import Producer, PushConsumer
 from steelyard.web.console import answers, operations
 from steelyard.web.console.openapi import SCHEMAS, document
 from steelyard.web.console.operations import OPERATIONS, PREFIX
 
-EXAMPLES = int(os.environ.get("STEELYARD_API_EXAMPLES", "8"))
-
-SCHEMA = schemathesis.openapi.from_dict(document())
+EXAMPLES = 5
+"""Requests of each operation."""
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +41,6 @@ def known(consoles: Consoles) -> dict[str, list[str]]:
     }
 
 
-def spare(body: dict[str, Any]) -> None:
-    """Change what a request would do to the cluster, if it is right: few new topics, and small ones."""
-    if body.get("dry_run") is False:
-        body["dry_run"] = True
-    queues, name = body.get("queues"), body.get("name")
-    if type(queues) is int and queues > 2:
-        body["queues"] = queues if queues > 1_000 else 2
-    if isinstance(name, str) and re.fullmatch("[A-Za-z0-9._-]{2,249}", name):
-        body["name"] = f"api-{len(name) % 4}"
-
-
-def operation(one: operations.ApiOperation) -> Any:
-    return SCHEMA[PREFIX + one.path][one.method]
-
-
 @pytest.mark.parametrize(
     ("one", "which"),
     [
@@ -76,33 +54,7 @@ def operation(one: operations.ApiOperation) -> Any:
 def test_answers_are_those_of_the_description(
     consoles: Consoles, known: dict[str, list[str]], one: operations.ApiOperation, which: str
 ) -> None:
-    address = getattr(consoles, which)
-    wanted = operation(one)
-
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
-    @given(data=st.data())
-    def check(data: st.DataObject) -> None:
-        mode = data.draw(st.sampled_from(list(schemathesis.GenerationMode)))
-        case = data.draw(wanted.as_strategy(generation_mode=mode))
-        given = False
-        for place in (case.path_parameters, case.query):
-            for name in place or {}:
-                if name in known and data.draw(st.booleans()):
-                    place[name] = data.draw(st.sampled_from(known[name]))
-                    given = True
-        if isinstance(case.body, dict):
-            spare(case.body)
-        # What was replaced is no longer wrong on purpose, or surely right.
-        excluded: list[Any] = [negative_data_rejection, positive_data_acceptance] if given else []
-        case.call_and_validate(base_url=f"http://{address}", excluded_checks=excluded)
-
-    check()
+    keeps_to_the_description(getattr(consoles, which), one, known, EXAMPLES)
 
 
 def test_the_description_is_served_and_complete(consoles: Consoles) -> None:

@@ -7,7 +7,7 @@ strategy needs nothing else; as long as the two differ, the group rebalances.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,9 @@ from steelyard.wire.remoting.names import RETRY_PREFIX
 
 PREDICTABLE = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 """Strategies whose plans follow from members and queues alone."""
+
+BROADCASTING = "BROADCASTING"
+"""Message model of groups in which every member reads every queue."""
 
 STABLE, EMPTY, REBALANCING = "Stable", "Empty", "Rebalancing"
 
@@ -55,19 +58,26 @@ class RemotingGroupFacts(msgspec.Struct, frozen=True):
     @property
     def is_broadcasting(self) -> bool:
         """Return whether every member reads every queue."""
-        return self.message_model == "BROADCASTING"
+        return self.message_model == BROADCASTING
 
     @property
     def protocol(self) -> str | None:
         """Return how members get messages, such as `push orderly`; None without members."""
         if not self.members:
             return None
-        if self.consume_type == "CONSUME_ACTIVELY":
-            return "pull"
-        answered = [info for info in self.infos.values() if info is not None]
-        is_orderly = any(info.properties.get(ORDERLY) == "true" for info in answered)
-        words = "push orderly" if is_orderly else "push concurrent"
-        return f"{words}, broadcasting" if self.is_broadcasting else words
+        return protocol_of(self.consume_type, self.message_model, self.infos.values())
+
+
+def protocol_of(
+    consume_type: str, message_model: str, infos: Iterable[ConsumerRunningInfo | None]
+) -> str:
+    """Return how members get messages, by what brokers see of them and some say of themselves."""
+    if consume_type == "CONSUME_ACTIVELY":
+        return "pull"
+    answered = [info for info in infos if info is not None]
+    is_orderly = any(info.properties.get(ORDERLY) == "true" for info in answered)
+    words = "push orderly" if is_orderly else "push concurrent"
+    return f"{words}, broadcasting" if message_model == BROADCASTING else words
 
 
 def key_of(queue: MessageQueue) -> str:

@@ -36,6 +36,7 @@ from steelyard.web.console.remoting.picture import (
     RemotingGroupFacts,
     key_of,
     picture,
+    protocol_of,
 )
 from steelyard.web.console.together import at_once
 from steelyard.web.reading import ClusterReader, ClusterReading
@@ -51,6 +52,9 @@ TOPICS_MAX = 2_000
 
 MEMBERS_MAX = 200
 """Most members that are asked what they hold."""
+
+LEARNED_AT_ONCE = 20
+"""Groups whose protocol one reading asks for."""
 
 INFO_SECONDS = 1.5
 """Time that a member has to say what it holds; its broker would wait for ten seconds."""
@@ -87,6 +91,7 @@ class RemotingSource:
         self._rates = Rates()
         self._internal: frozenset[str] = frozenset()
         self._protocols: dict[str, str | None] = {}
+        self._learning: asyncio.Task[list[None]] | None = None
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -106,7 +111,32 @@ class RemotingSource:
             name: {key_of(queue): row.lag for queue, row in progress.items()}
             for name, progress in found.items()
         }
+        self._learn([line.name for line in lines if line.members and line.protocol is None])
         return GroupsFound(lines, len(names) - len(wanted), lags)
+
+    def _learn(self, names: Sequence[str]) -> None:
+        """Begin to ask how the members of some of these groups get messages, for later lists."""
+        wanted = [name for name in names if name not in self._protocols][:LEARNED_AT_ONCE]
+        if wanted and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.create_task(at_once(self._ask_protocol, wanted))
+
+    async def _ask_protocol(self, name: str) -> None:
+        """Ask one member of a group. None stands for a group whose members did not answer."""
+        try:
+            connection = await self._connection(name)
+        except SteelyardError:
+            connection = None
+        protocol = None
+        if connection is not None and connection.connection_set:
+            first = connection.connection_set[0].client_id
+            info = await self._info(name, first)
+            protocol = protocol_of(connection.consume_type, connection.message_model, [info])
+        self._remember(name, protocol)
+
+    def _remember(self, name: str, protocol: str | None) -> None:
+        self._protocols[name] = protocol
+        while len(self._protocols) > GROUPS_MAX:
+            del self._protocols[next(iter(self._protocols))]
 
     async def _group_names(self) -> list[str]:
         """Return the groups that have ever had a member, sorted."""
@@ -168,9 +198,7 @@ class RemotingSource:
     async def group(self, name: str) -> GroupPicture:
         facts = await self._facts(name)
         found = picture(facts, now_ms())
-        self._protocols[name] = found.protocol
-        while len(self._protocols) > GROUPS_MAX:
-            del self._protocols[next(iter(self._protocols))]
+        self._remember(name, found.protocol)
         return found
 
     async def _facts(self, name: str) -> RemotingGroupFacts:
