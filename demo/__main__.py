@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -121,6 +123,16 @@ def disagreement(
     return ""
 
 
+def end_by_interrupt() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, without what Spark's client logs of calls cut off."""
+
+    def interrupted(*_: object) -> None:
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
     parser.add_argument("--flights", type=int, default=COUNT, help=f"how many of the {COUNT:,}")
@@ -144,6 +156,7 @@ def main() -> int:
         )
         with console.status("Spark starts"):
             streams = Streams(cluster.nameserver, TOPIC, options.out)
+        end_by_interrupt()  # Spark's own handler talks to the JVM in the middle of another call
         story = Story(cluster, options.flights, options.rate)
         consumed = publish_and_consume(story, streams)
         ended_at = time.time_ns()
@@ -181,6 +194,10 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
+        end_by_interrupt()
         sys.exit(main())
+    except KeyboardInterrupt:
+        print("demo: interrupted", file=sys.stderr)
+        sys.exit(130)
     except SteelyardError as error:
         sys.exit(f"demo: {error}")

@@ -20,6 +20,7 @@ PUBLIC = (
     "steelyard.aio",
     "steelyard.config",
     "steelyard.errors",
+    "steelyard.otel",
     "steelyard.spark",
     "steelyard.spark.options.reading",
     "steelyard.spark.source",

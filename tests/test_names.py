@@ -69,7 +69,8 @@ MOVES: Twins = {
     (
         "groups/kafka/classic/state",
         "groups/kafka/consumer/member",
-        "groups/kafka/member/states",
+        "groups/kafka/member/classic/states",
+        "groups/kafka/member/consumer/states",
         "groups/kafka/transactions",
         "groups/remoting/ownership",
         "nodes/consumer/kafka/changes",

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from steelyard.client.blocking.producer import Producer
     from steelyard.client.blocking.pull import PullConsumer
     from steelyard.client.blocking.push import PushConsumer
+    from steelyard.client.interceptors import (
+        ConsumeContext,
+        Interceptor,
+        ReceiveContext,
+        SendContext,
+        SendKind,
+    )
     from steelyard.config import (
         ConsumerConfig,
         KafkaConsumerConfig,
@@ -80,12 +87,14 @@ __all__ = [
     "CommitFailedError",
     "ConfigError",
     "ConnectError",
+    "ConsumeContext",
     "ConsumeFrom",
     "ConsumeOrderlyStatus",
     "ConsumeStatus",
     "ConsumerConfig",
     "ConsumerRecord",
     "DiskFullError",
+    "Interceptor",
     "InternalError",
     "KafkaConsumer",
     "KafkaConsumerConfig",
@@ -108,8 +117,11 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "ReceiveContext",
     "RemotingError",
     "RouteError",
+    "SendContext",
+    "SendKind",
     "SendResult",
     "SendStatus",
     "Server",
@@ -122,6 +134,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ConsumeContext": "steelyard.client.interceptors",
+    "Interceptor": "steelyard.client.interceptors",
+    "ReceiveContext": "steelyard.client.interceptors",
+    "SendContext": "steelyard.client.interceptors",
+    "SendKind": "steelyard.client.interceptors",
     "ConsumerConfig": "steelyard.config",
     "KafkaConsumerConfig": "steelyard.config",
     "LitePullConfig": "steelyard.config",

@@ -9,11 +9,13 @@ Times are milliseconds, sizes bytes. Values are validated where they enter the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
+from steelyard.addresses import is_address
 from steelyard.checks import Int32, Positive, PositiveInt32, kinds_of
 from steelyard.errors import ConfigError
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
@@ -263,6 +265,11 @@ class BrokerConfig:
     """The cluster under which nameservers list the broker."""
     address: str = "127.0.0.1:10911"
     """Address advertised to clients; default: the address listened on."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For brokers that do not reach each other at the addresses that they advertise.
+    """
     nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
     """Nameservers to register with, `host:port`; without one only Kafka clients find the broker."""
     flush: FlushMode = "async"
@@ -356,6 +363,11 @@ class HttpConfig:
 
     `steelyard up` gives the names of all its brokers.
     """
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For a server that does not reach brokers at the addresses that they advertise.
+    """
     timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 3_000
     """How long a scrape waits for a broker; one that is slower has `steelyard_broker_up 0`.
 
@@ -403,6 +415,12 @@ class ClientConfig:
     """Interval of heartbeats to brokers (heartbeatBrokerInterval)."""
     call_timeout_ms: int = 3_000
     """Time-out of requests that have none of their own (mqClientApiTimeout)."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For clients that do not reach brokers at the addresses that they advertise, such as behind
+    forwarded ports.
+    """
     access_key: str = ""
     """Key with which every request is signed (acl/common/AclClientRPCHook.java); empty: unsigned.
     """
@@ -643,6 +661,12 @@ class KafkaConsumerConfig:
     """Brokers to contact first, `host:port`; they return the others."""
     client_id: str = "steelyard"
     """Name of the consumer in the brokers' logs and quotas; need not be unique."""
+    address_translation: tuple[str, ...] = ()
+    """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
+
+    For clients that do not reach brokers at the addresses that they advertise, such as behind
+    forwarded ports.
+    """
     group_id: str = ""
     """The consumer's group.
 
@@ -655,6 +679,16 @@ class KafkaConsumerConfig:
     """
     client_rack: str = ""
     """Rack of the consumer, for assignors that use it."""
+    group_protocol: Literal["classic", "consumer"] = "classic"
+    """Protocol of the group: `classic`, or `consumer` (KIP-848), in which its coordinator assigns.
+
+    With `consumer` the brokers decide about sessions and heartbeats; Apache's need Kafka 4.0.
+    """
+    group_remote_assignor: str = ""
+    """With `group_protocol` consumer, the coordinator's assignor: `uniform`, `range`, or any.
+
+    Others are those of the brokers' `group.consumer.assignors`. Empty: the brokers' default.
+    """
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """Supported assignors, in order of preference (partition.assignment.strategy)."""
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
@@ -708,6 +742,8 @@ def check(config: object) -> None:
     """Raise ConfigError for a setting with a wrong type or value, or an invalid combination."""
     for name, kind in kinds_of(config.__class__).items():
         kind.take(name, getattr(config, name))
+    if isinstance(config, ClientConfig | KafkaConsumerConfig | BrokerConfig | HttpConfig):
+        translation(config.address_translation)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
         given, missing = ("access", "secret") if config.access_key else ("secret", "access")
         raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")
@@ -717,6 +753,22 @@ def check(config: object) -> None:
         _check_kafka_consumer(config)
     if isinstance(config, BrokerConfig) and config.kafka is not None:
         _check_kafka_broker(config, config.kafka)
+
+
+def translation(pairs: Sequence[str]) -> dict[str, str]:
+    """Return what is reached in place of what is advertised (`address_translation`).
+
+    Raises ConfigError.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        addresses = pair.split("=")
+        if len(addresses) != 2 or not all(map(is_address, addresses)):
+            raise ConfigError(
+                f"address_translation has {pair!r}; expected ADVERTISED=REACHED, both HOST:PORT"
+            )
+        found[addresses[0]] = addresses[1]
+    return found
 
 
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
@@ -749,7 +801,15 @@ def _check_producer(config: ProducerConfig) -> None:
         raise ConfigError("detect_interval_ms is 0; it must be 1 or more")
 
 
+_CLASSIC_ONLY = ("assignors", "session_timeout_ms", "heartbeat_interval_ms")
+"""Settings of a Kafka consumer that have no effect with group_protocol='consumer'.
+
+Source: ConsumerConfig.java (checkUnsupportedConfigsPostProcess).
+"""
+
+
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
+    _check_group_protocol(config)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a"
@@ -759,3 +819,21 @@ def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
         raise ConfigError("no assignors; give at least one, such as 'range'")
     if not config.bootstrap_servers:
         raise ConfigError("no bootstrap_servers; give 'host:port'")
+
+
+def _check_group_protocol(config: KafkaConsumerConfig) -> None:
+    if config.group_protocol == "classic":
+        if config.group_remote_assignor:
+            raise ConfigError(
+                "group_remote_assignor requires group_protocol='consumer'; in a classic group the"
+                " members assign: give assignors"
+            )
+        return
+    default = KafkaConsumerConfig()
+    given = [name for name in _CLASSIC_ONLY if getattr(config, name) != getattr(default, name)]
+    if given:
+        verb = "does" if len(given) == 1 else "do"
+        raise ConfigError(
+            f"{', '.join(given)} {verb} not apply with group_protocol='consumer': the brokers'"
+            " settings count, and group_remote_assignor"
+        )

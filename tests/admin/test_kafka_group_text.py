@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from steelyard.admin.kafka_groups import report_text
-from steelyard.groups.kafka.report import KafkaFlapping, KafkaGroupReport
+from steelyard.groups.kafka.report import KafkaFlapping, KafkaGroupReport, KafkaOffset
+from steelyard.types import MessageQueue
 
 NOW = 1_700_000_000_000
 
@@ -16,7 +17,7 @@ def test_clients_that_flap_are_shown_with_the_time_when_they_may_return() -> Non
     report = KafkaGroupReport(
         "g", "classic", "Stable", "broker-a", 3, "range", "", (), (), None, (), flapping=flapping
     )
-    lines = report_text(report, NOW).splitlines()
+    lines = report_text(report, NOW, {}).splitlines()
     place = lines.index("clients that join and go again and again, in the last half an hour:")
     first, second = lines[place + 1 : place + 3]
     assert first.startswith("  app/10.0.0.1: 4 times, last ")
@@ -27,4 +28,20 @@ def test_clients_that_flap_are_shown_with_the_time_when_they_may_return() -> Non
 
 def test_group_without_such_clients_says_nothing_of_them() -> None:
     report = KafkaGroupReport("g", "classic", "Empty", "b", 1, "", "", (), (), None, ())
-    assert "again" not in report_text(report, NOW)
+    assert "again" not in report_text(report, NOW, {})
+
+
+def test_how_old_the_oldest_message_is_that_the_group_has_not_consumed() -> None:
+    offsets = (
+        KafkaOffset("orders", 0, "broker-a", 3, 5, "m-1", 9),
+        KafkaOffset("orders", 1, "broker-b", 0, None, "m-1", 2),
+    )
+    report = KafkaGroupReport(
+        "g", "classic", "Stable", "broker-a", 3, "range", "", (), (), None, (), offsets
+    )
+    waits = {MessageQueue("orders", "broker-a", 3): 1_234}
+    *_, header, first, second, _, total = report_text(report, NOW, waits).splitlines()
+    assert header.split()[-3:] == ["#Diff", "#Seconds", "#Member"]
+    assert first.split() == ["orders", "0", "broker-a", "3", "9", "5", "4", "1.2", "m-1"]
+    assert second.split() == ["orders", "1", "broker-b", "0", "2", "-", "-", "-", "m-1"]
+    assert total == "Diff Total: 4"

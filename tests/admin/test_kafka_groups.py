@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
@@ -309,6 +311,60 @@ def test_progress_covers_kafka_groups(
     assert listed.split() == ["progress", "1", "KAFKA", "PULL", "CLASSIC", "0", "2"]
     (listed,) = (line for line in run("kafkaGroups") if line.startswith("progress "))
     assert listed.split() == ["progress", "classic", "Stable", "1", report.coordinator]
+
+
+def test_how_old_the_oldest_message_is_that_a_kafka_group_has_not_consumed(
+    servers: KafkaServers, run: Run, member: Callable[[str, str], Member]
+) -> None:
+    """The truth is the producer's clock, from before it sent a message to when it was acknowledged. The broker that has
+    the messages is not the one that coordinates the group."""
+    group = "late"
+    host, port = coordinator(servers, group)
+    topic = servers.topic(f"orders{next(_serial)}", 2)
+    kafka = AdminClient({"bootstrap.servers": servers.bootstrap, "log_level": 0})
+    metadata = kafka.list_topics(topic, timeout=60)
+    address = f"{host}:{port}"
+    coordinates = next(b.id for b in metadata.brokers.values() if f"{b.host}:{b.port}" == address)
+    (far,) = (
+        number
+        for number, partition in metadata.topics[topic].partitions.items()
+        if partition.leader != coordinates
+    )
+    sent = []
+    pause = threading.Event()
+    producer = Producer({"bootstrap.servers": servers.bootstrap})
+    for number in range(4):
+        before = time.time()
+        producer.produce(topic, str(number), partition=far)
+        assert producer.flush(60) == 0
+        sent.append((before, time.time()))
+        pause.wait(0.2)  # so that it matters which message was meant
+    one = member(group, "reader")
+    one.join(topic)
+    generation = one.joined()
+    one.sync(generation, topic, {one.member_id: (0, 1)})
+    one.commit(generation, topic, 1 - far, 0)
+    for offset in (1, 2, 4):
+        one.commit(generation, topic, far, offset)
+        asked = time.time()
+        report = wait_for(run, group, lambda report: True)
+        (row,) = (row for row in report["offsets"] if row["partition"] == far)
+        (empty,) = (row for row in report["offsets"] if row["partition"] != far)
+        assert (empty["lag"], empty["lag_seconds"]) == (0, 0)
+        assert row["lag"] == 4 - offset
+        if offset == 4:
+            assert row["lag_seconds"] == report["lag_seconds"] == 0
+            continue
+        before, after = sent[offset]
+        clock = 0.001  # the broker's clock has milliseconds
+        assert asked - after - clock <= row["lag_seconds"] <= time.time() - before + clock
+        assert report["lag_seconds"] == row["lag_seconds"]
+        document = json.loads("\n".join(run("consumerProgress", "-g", group, "--json")))
+        assert asked - after - clock <= document["lag_seconds"] <= time.time() - before + clock
+        shown = run("consumerProgress", "-g", group, "--seconds")
+        ages = sorted(float(line.split()[-1]) for line in shown if line.startswith(topic))
+        assert ages[0] == 0
+        assert document["lag_seconds"] - 0.1 <= ages[1] <= time.time() - before + 0.1
 
 
 def test_the_doctor_looks_at_kafka_groups(

@@ -71,6 +71,7 @@ SAMPLES: Mapping[str, Any] = {
     "namespace": "n",
     "offset": 0,
     "offset_message_id": "0",
+    "offsets": {MessageQueue("T", "broker-a", 0): [0]},
     "order_conf": "broker-a:1",
     "partition": TopicPartition("T", 0),
     "partitions": [TopicPartition("T", 0)],

@@ -36,6 +36,14 @@ QUICK = KafkaConsumerConfig(
     fetch_max_wait_ms=100,
 )
 
+CONSUMER_PROTOCOL = KafkaConsumerConfig(
+    group_protocol="consumer",
+    auto_offset_reset="earliest",
+    auto_commit_interval_ms=100,
+    metadata_max_age_ms=500,
+    fetch_max_wait_ms=100,
+)
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
@@ -146,20 +154,27 @@ def test_after_an_error_the_last_poll_counts_for_nothing(
     run(main())
 
 
-def test_members_share_and_hand_over(kafka: KafkaServers, make: Make, topic: str) -> None:
+@pytest.mark.parametrize("config", [QUICK, CONSUMER_PROTOCOL], ids=["classic", "KIP-848"])
+def test_members_share_and_hand_over(
+    kafka: KafkaServers, make: Make, topic: str, config: KafkaConsumerConfig
+) -> None:
     """1. One has all. 2. A second comes: two each. 3. The first leaves: the second has all, and reads on where it was left."""
+    group = f"{topic} group"
+    is_classic = config.group_protocol == "classic"
 
     async def main() -> None:
         kafka.fill(topic, range(40))
         told: list[tuple[str, int]] = []
         first = make(
             topic,
+            group=group,
+            config=config,
             on_assigned=lambda parts: told.append(("assigned", len(parts))),
             on_revoked=lambda parts: told.append(("revoked", len(parts))),
         )
         async with first:
             await read(first, 40)
-            async with make(topic) as second:
+            async with make(topic, group=group, config=config) as second:
                 polls = [
                     asyncio.create_task(first.poll(100)),
                     asyncio.create_task(second.poll(100)),
@@ -176,12 +191,14 @@ def test_members_share_and_hand_over(kafka: KafkaServers, make: Make, topic: str
 
                 await until_async(shared)
                 await asyncio.gather(*polls)
-                assert (await first.member()).generation == (await second.member()).generation
+                if is_classic:  # members of the other protocol go from epoch to epoch on their own
+                    assert (await first.member()).generation == (await second.member()).generation
                 await first.close()
                 kafka.fill(topic, range(40, 60))
                 assert values(await read(second, 20)) == list(range(40, 60))
                 assert len(await second.assignment()) == 4
-        assert told == [("assigned", 4), ("revoked", 4), ("assigned", 2), ("revoked", 2)]
+        taken = [("revoked", 4), ("assigned", 2)] if is_classic else [("revoked", 2)]
+        assert told == [("assigned", 4), *taken, ("revoked", 2)]
 
     run(main())
 
@@ -513,6 +530,16 @@ def test_a_closed_consumer_is_closed(make: Make, topic: str) -> None:
         ({"bootstrap_servers": "host"}, "host:port"),
         ({"heartbeat_interval_ms": 50_000}, "heartbeat_interval_ms"),
         ({"max_poll_records": 0}, "max_poll_records"),
+        ({"group_protocol": "share"}, "group_protocol"),
+        ({"group_remote_assignor": "range"}, "group_remote_assignor requires group_protocol"),
+        (
+            {"group_protocol": "consumer", "assignors": ["range"], "session_timeout_ms": 10_000},
+            "assignors, session_timeout_ms do not apply with group_protocol='consumer'",
+        ),
+        (
+            {"group_protocol": "consumer", "heartbeat_interval_ms": 50_000},
+            "heartbeat_interval_ms does not apply with group_protocol='consumer'",
+        ),
         ({"on_lost": 3}, "on_lost"),
         ({"fetch_bytes": 3}, "fetch_bytes"),
         ({"config": 3}, "KafkaConsumerConfig"),

@@ -143,10 +143,12 @@ OTHERS: Mapping[str, tuple[object, object]] = {
     "compress_level": (7, 8),
     "compress_type": ("lz4", "zstd"),
     "consume_from": (ConsumeFrom.FIRST_OFFSET, ConsumeFrom.TIMESTAMP),
+    "group_protocol": ("consumer", "classic"),
     "heartbeat_interval_ms": (2_500, 2_501),
     "isolation_level": ("read_committed", "read_uncommitted"),
     "latency_faults": ("5.x", "4.x"),
     "message_model": (MessageModel.BROADCASTING, MessageModel.CLUSTERING),
+    "address_translation": (("a:1=b:1",), ("a:1=c:1",)),
     "nameservers": (("other:9876",), ("third:9876",)),
     "retry_codes": ("4.x", "5.x"),
     "strategy": ("EVEN", "AVG"),
@@ -166,7 +168,10 @@ def others(name: str, value: object) -> tuple[object, object]:
 def needed(client: str, name: str) -> dict[str, object]:
     """What else must be given for a client to be made with this setting."""
     if client == "KafkaConsumer":
-        return {} if name == "bootstrap_servers" else {"bootstrap_servers": ("a:1",)}
+        return {
+            **({"bootstrap_servers": ("a:1",)} if name != "bootstrap_servers" else {}),
+            **({"group_protocol": "consumer"} if name == "group_remote_assignor" else {}),
+        }
     return {
         **({"group": "g"} if name != "group" else {}),
         **({"client_id": "c"} if name != "client_id" else {}),

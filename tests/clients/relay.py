@@ -8,11 +8,12 @@ from contextlib import suppress
 
 
 class Relay:
-    """Listens at `port`; every connection goes on to the port `to` of this host. A dead broker's clients are hung up on."""
+    """Listens at `port` (0: a free one); every connection goes on to the port `to` of this host. A dead broker's clients
+    are hung up on."""
 
-    def __init__(self, to: int) -> None:
+    def __init__(self, to: int, port: int = 0) -> None:
         self._to = to
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self.loses_answers = False
         threading.Thread(target=self._accept, daemon=True).start()

@@ -34,21 +34,27 @@ def test_a_join_and_a_leave(kafka: Running, name: str, protocol: str, tmp_path: 
         members.append(Consumer(options))
         members[-1].subscribe([name])
 
+    read: set[int] = set()
+
     def shared() -> bool:
+        """Whether all hold a share, and have read and committed in every partition since `read` was emptied."""
         for number in range(4):
             producer.produce(name, b"x", partition=number)
         producer.flush(10)
         for member in members:
-            if member.consume(10, 0.1):
+            if records := member.consume(10, 0.1):
                 member.commit(asynchronous=False)
+                read.update(record.partition() or 0 for record in records)
         held: list[TopicPartition] = [place for member in members for place in member.assignment()]
-        return len(held) == 4 and all(member.assignment() for member in members)
+        return len(held) == len(read) == 4 and all(member.assignment() for member in members)
 
     try:
         for count in range(2):
             join()
+            read.clear()
             until(shared, f"{count + 1} members share", 60)
         members.pop(0).close()
+        read.clear()
         until(shared, "one member has all", 60)
     finally:
         for member in members:

@@ -17,7 +17,7 @@ import pytest
 from steelyard.admin import server_options
 from steelyard.admin.main import build_parser
 from steelyard.config import BrokerConfig, HttpConfig, NameserverConfig
-from steelyard.servers.deployment import Deployment
+from steelyard.servers.deployment import Deployment, check_ports
 from steelyard.settings import build, from_table, settings_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -102,18 +102,24 @@ def test_how_the_image_is_examined() -> None:
     words = docker("HEALTHCHECK")
     options = parse(json.loads(" ".join(words[words.index("CMD") + 1 :])))
     layout = server_options.layout(parse(docker("ENTRYPOINT") + docker("CMD")))
-    assert options.nameservers == f"127.0.0.1:{layout.nameserver_port}"
-    assert options.clusterName == BrokerConfig().cluster
+    assert options.brokerAddr == f"127.0.0.1:{layout.broker_port}"
 
 
 def test_what_compose_runs_and_examines() -> None:
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / "compose.yaml").read_text())
-    command = re.findall(r"^      - (.*)$", text.partition("volumes:")[0], re.MULTILINE)
+    (listed,) = re.findall(r"command:\n((?: {6}- .*\n)*)", text)
+    command = re.findall(r"- (.*)\n", listed)
     options = parse(["steelyard", *command])
     assert options.config == "/etc/steelyard.toml"
+    layout = server_options.layout(argparse.Namespace(**vars(options) | {"config": None}))
+    check_ports(layout)
+    ports = (layout.nameserver_port, layout.broker_port, layout.kafka_port)
+    published = re.findall(r'- "127.0.0.1:(\d+):(\d+)"', text)
+    assert published == [(str(port), str(port)) for port in ports]
+    assert (layout.advertise, layout.kafka_advertise) == ("127.0.0.1", "127.0.0.1")
     (words,) = re.findall(r"test: \[CMD, (.*)\]", text)
     checked = parse([word.strip(' "') for word in words.split(",")])
-    assert checked.nameservers == f"{options.host}:{Deployment().nameserver_port}"
+    assert checked.brokerAddr == f"127.0.0.1:{layout.broker_port}"
 
 
 def service() -> str:

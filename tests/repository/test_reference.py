@@ -26,6 +26,7 @@ def test_the_site_has_a_page_for_each_document_and_each_public_module(tmp_path: 
         "steelyard/aio.html",
         "steelyard/config.html",
         "steelyard/errors.html",
+        "steelyard/otel.html",
         "steelyard/spark.html",
         "steelyard/spark/options/reading.html",
         "steelyard/spark/source.html",

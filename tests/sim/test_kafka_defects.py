@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.sim.planted import run
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.member.heartbeats import Heartbeats
+from steelyard.groups.kafka.member.classic.heartbeats import Heartbeats
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.nodes.consumer.kafka.held import Holdings

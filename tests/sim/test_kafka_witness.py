@@ -20,11 +20,11 @@ def body(number: int) -> bytes:
 class Rig:
     """A witness of members `a` and `b`; messages 0 to 9 were sent."""
 
-    def __init__(self, *, planned: bool = False) -> None:
+    def __init__(self, *, planned: bool = False, by_generations: bool = True) -> None:
         self.sent = Witness([])
         for number in range(10):
             self.sent.sent(number, Message("t", body(number)))
-        self.witness = KafkaWitness(self.sent, planned=planned)
+        self.witness = KafkaWitness(self.sent, planned=planned, by_generations=by_generations)
         self.dead: set[str] = set()
         for who in ("a", "b"):
             self.witness.joined(who, lambda who=who: who not in self.dead)  # type: ignore[misc]
@@ -79,6 +79,33 @@ def test_a_member_that_the_group_went_on_without_may_not_know_it_yet() -> None:
     planned.has("a", 1, P0)
     with pytest.raises(Violation, match="is given to b"):
         planned.has("b", 2, P0)
+
+
+def test_members_of_a_kip_848_group_are_in_epochs_of_their_own() -> None:
+    """A partition of a member that the coordinator put out goes to another, in a higher epoch."""
+    rig = Rig(by_generations=False)
+    rig.witness.beats("a", 5, is_complete=True)
+    rig.witness.assigned("a", [P0])
+    rig.witness.beats("b", 5, is_complete=False)
+    rig.witness.assigned("b", [P0])
+    rig.witness.beats("b", 7, is_complete=False)
+    rig.witness.beats("a", 5, is_complete=False)  # which is refused, or gets no answer
+    rig.witness.beats("a", 5, is_complete=True)
+    rig.witness.taken("a", [P0])
+    rig.witness.beats("a", 0, is_complete=True)
+    rig.witness.beats("a", 8, is_complete=False)
+    rig.witness.beats("b", 8, is_complete=False)
+
+
+def test_who_is_heard_in_a_kip_848_group_has_what_nobody_else_has() -> None:
+    rig = Rig(by_generations=False)
+    rig.witness.beats("a", 5, is_complete=True)
+    rig.witness.assigned("a", [P0])
+    rig.witness.beats("b", 7, is_complete=True)
+    rig.witness.assigned("b", [P0])
+    rig.witness.beats("a", 5, is_complete=False)
+    with pytest.raises(Violation, match=r"a is heard in epoch 5: b has .* in epoch 7"):
+        rig.witness.beats("a", 5, is_complete=False)
 
 
 def test_the_dead_own_nothing() -> None:

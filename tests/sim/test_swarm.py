@@ -109,13 +109,20 @@ def test_the_seeds_draw_every_fault_and_every_size() -> None:
 def test_some_seeds_have_a_kafka_group_of_every_kind() -> None:
     scenarios = [draw(seed) for seed in SEEDS]
     kafka = [scenario for scenario in scenarios if scenario.kafka_members]
-    assert len(SEEDS) // 5 < len(kafka) < len(SEEDS) // 2
-    assert {s.kafka_members for s in kafka} == {1, 2, 3, 4}
-    assert {s.kafka_assignor for s in kafka} == {"range", "cooperative-sticky", "sticky"}
-    assert {(s.kafka_static, s.kafka_auto_commit) for s in kafka} == {
-        (static, auto_commit) for static in (True, False) for auto_commit in (True, False)
-    }
-    assert any(f.kind == "join" and f.target == "kafka" for s in kafka for f in s.faults)
+    assert len(SEEDS) // 4 < len(kafka) < len(SEEDS) // 2
+    classic = [scenario for scenario in kafka if scenario.kafka_protocol == "classic"]
+    consumer = [scenario for scenario in kafka if scenario.kafka_protocol == "consumer"]
+    for each in (classic, consumer):
+        assert len(each) > len(SEEDS) // 8
+        assert {s.kafka_members for s in each} >= {1, 2, 3, 4}
+        assert {(s.kafka_static, s.kafka_auto_commit) for s in each} == {
+            (static, auto_commit) for static in (True, False) for auto_commit in (True, False)
+        }
+        assert {s.delayed_answers for s in each} == {True, False}
+        assert any(f.kind == "join" and f.target == "kafka" for s in each for f in s.faults)
+    assert {s.kafka_assignor for s in classic} == {"range", "cooperative-sticky", "sticky"}
+    assert {s.kafka_assignor for s in consumer} == {"range", "uniform"}
+    assert {s.is_planned for s in consumer if s.faults} == {True, False}
 
 
 def test_shrinking_keeps_what_the_failure_needs() -> None:

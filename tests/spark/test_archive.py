@@ -32,6 +32,10 @@ def test_what_reading_needs() -> None:
     assert required(["Pandas"], ["numpy", "python_dateutil"]) == sorted(
         {*required(["pandas"])} - {"numpy", "python-dateutil", "six"}
     )
+    with pytest.raises(
+        ConfigError, match=r"'nosuch' cannot be left out: it is not needed; .* numpy"
+    ):
+        required(["pandas"], ["numpy", "NoSuch"])
 
 
 def test_an_unpacked_archive_can_be_imported(tmp_path: Path) -> None:

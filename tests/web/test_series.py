@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steelyard.config import HttpConfig
+from steelyard.types import MessageQueue
 from steelyard.web import metrics
 from steelyard.web.health import missing
 from steelyard.web.metrics import Metric
@@ -91,7 +92,10 @@ def test_lags_of_both_dialects() -> None:
         PartitionRow("T", 2, "b", 1, 9),  # nothing is known of its queue
     )
     theirs = kafka("b", KafkaGroupFigures("k", "classic", "Stable", 3, rows))
-    waiting = {("a", "T", 0, 12): NOW - 700, ("b", "T", 0, 3): NOW - 9_000}
+    waiting = {
+        (MessageQueue("T", "a", 0), 12): NOW - 700,
+        (MessageQueue("T", "b", 0), 3): NOW - 9_000,
+    }
     reading = ClusterReading({"n": ""}, (broker("a", a), broker("b", b, theirs)), waiting)
     assert found(reading, metrics.LAG) == {("a", "g", "T", "0"): 5, ("a", "g", "T", "1"): 0}
     assert found(reading, metrics.LAG_SECONDS) == {

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +28,12 @@ C = TypeVar("C", bound=ClientConfig)
 Asking = Callable[["PatientAdmin", argparse.Namespace], Awaitable[CommandOutcome]]
 """A command: asks, and returns what it found."""
 
+
+WATCH_SECONDS = 2.0
+"""Default interval of `--watch`, that of watch(1)."""
+
+WATCH_SECONDS_MIN = 0.1
+WATCH_SECONDS_MAX = 86_400.0
 
 ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "STEELYARD_SECRET_KEY"
@@ -54,13 +61,40 @@ def add_asking_command(
     name: str,
     asking: Asking,
     text: str,
+    *,
+    watched: bool = False,
 ) -> argparse.ArgumentParser:
-    """Create a parser with -n and --json whose command runs `asking` and prints the result."""
+    """Create a parser with -n and --json whose command runs `asking` and prints the result.
+
+    `watched`: it also has --watch, which repeats it.
+    """
     parser = commands.add_parser(name, help=text, description=text)
     add_nameserver_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    document = "print one JSON document"
+    if watched:
+        document += "; with --watch one a line"
+        parser.add_argument(
+            "--watch",
+            nargs="?",
+            type=_interval,
+            const=WATCH_SECONDS,
+            metavar="SECONDS",
+            help=f"repeat it every SECONDS ({WATCH_SECONDS:g} if not given) until Ctrl-C",
+        )
+    parser.add_argument("--json", action="store_true", help=document)
     parser.set_defaults(run=lambda options: _run(asking, options))
     return parser
+
+
+def _interval(text: str) -> float:
+    """Parse the value of `--watch`. Raises argparse.ArgumentTypeError."""
+    with suppress(ValueError):
+        seconds = float(text)
+        if WATCH_SECONDS_MIN <= seconds <= WATCH_SECONDS_MAX:
+            return seconds
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no number of seconds from {WATCH_SECONDS_MIN} to {WATCH_SECONDS_MAX:.0f}"
+    )
 
 
 def new_admin(options: argparse.Namespace) -> PatientAdmin:
@@ -135,6 +169,11 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
     from steelyard.driver.loops import run
 
     log_to_stderr("CRITICAL")
+    if getattr(options, "watch", None) is not None:
+        code = run(_watch(asking, options))
+        if code == exits.CLOSED_PIPE:
+            raise BrokenPipeError
+        return code
 
     async def ask() -> tuple[CommandOutcome, list[Unreachable]]:
         async with new_admin(options) as admin:
@@ -147,6 +186,13 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
         print(printable_lines(answer.text), end="")
     sys.stdout.flush()
     return _end(answer, unreachable)
+
+
+async def _watch(asking: Asking, options: argparse.Namespace) -> int:
+    from steelyard.admin.watching import watch
+
+    async with new_admin(options) as admin:
+        return await watch(admin, lambda: _answered(asking, admin, options), options)
 
 
 async def _answered(

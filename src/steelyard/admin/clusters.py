@@ -29,10 +29,14 @@ NO_BROKER = "no broker is registered with the nameserver"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    listing = add_asking_command(commands, "clusterList", cluster_list, "List clusters and brokers")
+    listing = add_asking_command(
+        commands, "clusterList", cluster_list, "List clusters and brokers", watched=True
+    )
     listing.add_argument("-m", "--moreStats", action="store_true", help="message totals")
 
-    status = add_asking_command(commands, "brokerStatus", broker_status, "Fetch a broker's figures")
+    status = add_asking_command(
+        commands, "brokerStatus", broker_status, "Fetch a broker's figures", watched=True
+    )
     add_where_options(status, "figures of")
 
     config = add_asking_command(

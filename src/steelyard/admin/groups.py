@@ -15,7 +15,15 @@ from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.clusters import NO_BROKER
-from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
+from steelyard.admin.printing import (
+    date_seconds,
+    fixed,
+    front,
+    in_seconds,
+    java_fields,
+    shown,
+    version_name,
+)
 from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
@@ -38,6 +46,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "consumerConnection",
         consumer_connection,
         "Query consumers' connections, versions and subscriptions",
+        watched=True,
     )
     connection.add_argument(
         "-g", "--consumerGroup", required=True, type=names.group, help="consumer group"
@@ -47,7 +56,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
     progress = add_asking_command(
-        commands, "consumerProgress", consumer_progress, "Query consumers' progress and speed"
+        commands,
+        "consumerProgress",
+        consumer_progress,
+        "Query consumers' progress and speed",
+        watched=True,
     )
     progress.add_argument("-g", "--groupName", help="consumer group; default: all")
     progress.add_argument("-t", "--topicName", help="only this topic")
@@ -146,20 +159,15 @@ async def consumer_progress(admin: Admin, options: argparse.Namespace) -> Comman
             broker_offset=line.broker_offset,
             consumer_offset=line.consumer_offset,
             lag=line.lag,
-            lag_seconds=_seconds(waits.get(line.queue)),
+            lag_seconds=in_seconds(waits.get(line.queue)),
             last_consumed_at=line.last_consumed_at or None,
             client_id=line.client_id or None,
         )
         for line in progress.queues
     ]
     document = {"group": group, "consume_tps": progress.consume_tps, "lag": progress.lag}
-    known = [wait for wait in waits.values() if wait is not None]
-    document |= {"lag_seconds": _seconds(max(known, default=None)), "queues": rows}
+    document |= {"lag_seconds": in_seconds(max(waits.values(), default=None)), "queues": rows}
     return CommandOutcome(text, document)
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
 
 
 def progress_table(

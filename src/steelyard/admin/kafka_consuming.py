@@ -110,8 +110,8 @@ async def _begin(
     nothing was printed.
     """
     if isinstance(start, End):  # the consumer seeks by itself
-        found = await asyncio.gather(*map(consumer.position, partitions), return_exceptions=True)
-        for position in found:
+        asked = map(consumer.position, partitions)
+        for position in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(position, CallTimeoutError):
                 continue  # its broker is down: read the others meanwhile
             if isinstance(position, BaseException):

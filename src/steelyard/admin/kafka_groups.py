@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command
 from steelyard.admin.clusters import NO_BROKER
-from steelyard.admin.printing import date_milliseconds, shown
+from steelyard.admin.printing import date_milliseconds, in_seconds, shown
 from steelyard.errors import RouteError
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
     from steelyard.groups.kafka.report import KafkaGroupReport
+    from steelyard.types import MessageQueue
 
 REASONS = 5
 """Number of recent rebalances shown."""
@@ -22,13 +24,18 @@ REASONS = 5
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_asking_command(
-        commands, "kafkaGroups", kafka_groups, "List the Kafka consumer groups of all brokers"
+        commands,
+        "kafkaGroups",
+        kafka_groups,
+        "List the Kafka consumer groups of all brokers",
+        watched=True,
     )
     one = add_asking_command(
         commands,
         "kafkaGroup",
         kafka_group,
         "Show why a Kafka consumer group rebalances, which members it waits for, and its progress",
+        watched=True,
     )
     one.add_argument("-g", "--groupName", required=True, help="group id")
 
@@ -48,12 +55,27 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutco
     report = await admin.kafka_group(options.groupName.strip())
     import msgspec
 
-    text = report_text(report, time.time_ns() // 1_000_000)
-    return CommandOutcome(text, {**msgspec.to_builtins(report), "lag": report.lag})
+    waits = await admin.oldest_waits(report)
+    text = report_text(report, time.time_ns() // 1_000_000, waits)
+    offsets = [
+        {
+            **msgspec.to_builtins(one),
+            "lag": one.lag,
+            "lag_seconds": in_seconds(waits.get(one.queue)),
+        }
+        for one in report.offsets
+    ]
+    document = {**msgspec.to_builtins(report), "offsets": offsets, "lag": report.lag}
+    document["lag_seconds"] = in_seconds(max(waits.values(), default=None))
+    return CommandOutcome(text, document)
 
 
-def report_text(report: KafkaGroupReport, now: int) -> str:
-    """Format state, causes of rebalances, awaited members, members and offsets."""
+def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue, int]) -> str:
+    """Format state, causes of rebalances, awaited members, members and offsets.
+
+    `waits`: how old the oldest message is that the group has not consumed, in ms.
+    """
+    seconds = [waits.get(one.queue) for one in report.offsets]
     report = shown(report)
     generation = "epoch" if report.kind == "consumer" else "generation"
     text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
@@ -85,18 +107,19 @@ def report_text(report: KafkaGroupReport, now: int) -> str:
         static = f", static {member.instance_id}" if member.instance_id is not None else ""
         name = _name(member.member_id, member.client_id, member.host)
         text += f"  {name}{static}: {partitions or 'no partition'}\n"
-    return text + _offsets(report)
+    return text + _offsets(report, seconds)
 
 
-def _offsets(report: KafkaGroupReport) -> str:
-    row = "{:<32}  {:<10}  {:<16}  {:<5}  {:<14}  {:<14}  {:<10}  {}\n"
+def _offsets(report: KafkaGroupReport, waits: Sequence[int | None]) -> str:
+    row = "{:<32}  {:<10}  {:<16}  {:<5}  {:<14}  {:<14}  {:<10}  {:<10}  {}\n"
     names = ("#Topic", "#Partition", "#Broker Name", "#QID", "#Broker Offset", "#Group Offset")
-    text = "\n" + row.format(*names, "#Diff", "#Member")
-    for one in report.offsets:
+    text = "\n" + row.format(*names, "#Diff", "#Seconds", "#Member")
+    for one, wait in zip(report.offsets, waits, strict=True):
         numbers = (one.end_offset, one.offset, one.lag)
         shown = ["-" if number is None else number for number in numbers]
         place = (one.topic, one.partition, one.broker_name, one.queue_id)
-        text += row.format(*place, *shown, one.member_id or "-")
+        age = "-" if wait is None else f"{wait / 1000:.1f}"
+        text += row.format(*place, *shown, age, one.member_id or "-")
     return text + f"\nDiff Total: {report.lag}\n"
 
 

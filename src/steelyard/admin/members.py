@@ -65,6 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "doctor",
         diagnose,
         "Say what keeps a group, RocketMQ's or Kafka's, from working, and what to change",
+        watched=True,
     )
     doctor.epilog = f"It ends with {exits.FAILED} if it finds a problem. {exits.EXPLAINED}"
     doctor.add_argument("-g", "--consumerGroup", required=True, help="consumer group")

@@ -64,6 +64,11 @@ def date_milliseconds(timestamp: int) -> str:
     return f"{date_seconds(timestamp)},{timestamp % 1000:03d}"
 
 
+def in_seconds(milliseconds: int | None) -> float | None:
+    """Return a duration in seconds, for documents; None if it is unknown."""
+    return None if milliseconds is None else milliseconds / 1000
+
+
 def date_digits(timestamp: int) -> str:
     """`20261121021625348` in local time: UtilAll.timeMillisToHumanString3."""
     seconds = time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp // 1000))

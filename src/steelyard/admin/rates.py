@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     stats = add_asking_command(
-        commands, "statsAll", stats_all, "Rates of all topics and their groups"
+        commands, "statsAll", stats_all, "Rates of all topics and their groups", watched=True
     )
     stats.add_argument(
         "-a", "--activeTopic", action="store_true", help="only topics with messages of today"

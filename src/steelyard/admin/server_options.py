@@ -27,7 +27,7 @@ TABLES = ("up", "nameserver", "broker", "http")
 CONSOLE_PORT = 9470
 """Default port of `console`."""
 
-HTTP_OF_UP = ("nameservers", "brokers")
+HTTP_OF_UP = ("nameservers", "brokers", "address_translation")
 """Settings that `up` gives to its HTTP server."""
 
 FOR_BOTH = ("max_connections", "max_connections_per_ip")
@@ -39,6 +39,8 @@ UP = (
     ("--nameserver-port", int, "P", "the nameserver's port (0: pick a free port); default: 9876"),
     ("--broker-port", int, "P", "first broker's port, the others follow (0: pick free ports); default: 10911"),
     ("--kafka-port", int, "P", "first broker's Kafka port, the others follow (0: pick free ports); default: Kafka is not served"),
+    ("--advertise", str, "HOST[:FIRST_PORT]", "host that RocketMQ clients connect to, and the first broker's port there, the others follow; default: the host and ports listened on"),
+    ("--kafka-advertise", str, "HOST[:FIRST_PORT]", "the same for Kafka clients"),
     ("--restarts-max", int, "N", "give up a server after this many restarts in a row (0: never restart); default: 10"),
 )  # fmt: skip
 """Options of `up`, which are settings of the table [up]; so is `--http`."""

@@ -58,10 +58,12 @@ def _logging_errors(run: Run) -> Run:
 
 
 def run_up(options: argparse.Namespace) -> int:
+    from steelyard.servers.deployment import warnings_of
     from steelyard.servers.supervisor import Supervisor
 
+    layout = server_options.layout(options)
     supervisor = Supervisor(
-        server_options.layout(options),
+        layout,
         *server_options.passed_on(options),
         log_format=options.log_format,
     )
@@ -71,6 +73,8 @@ def run_up(options: argparse.Namespace) -> int:
         ready = supervisor.start()
         if ready is None:
             return 0
+        for text in warnings_of(layout):
+            _warn(options, "up", text)
         _say_up(options, ready)
         return supervisor.wait()
 
@@ -124,6 +128,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
 
     from steelyard.client.settings import nameserver_addresses
     from steelyard.config import BrokerConfig
+    from steelyard.driver.listening import unreachable
     from steelyard.nodes.broker.peers.joining import AwaitRefusal
     from steelyard.servers.server import serve_broker, stop_signals, until_stopped
     from steelyard.settings import build
@@ -154,12 +159,18 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         wait.cancel()
     await _stop_refused(server, refusal)
     if not done:
-        text = f"{config.name} is not registered with {';'.join(nameservers)} yet"
-        print(own_line(options.log_format, "WARNING", config.name, text), file=sys.stderr)
+        _warn(
+            options,
+            config.name,
+            f"{config.name} is not registered with {';'.join(nameservers)} yet",
+        )
     if options.supervised:
         _report(address=server.address, kafka=server.kafka)
         code = await until_stopped(server.driver, stop, refusal, _end_of_input())
     else:
+        advertised = filter(None, (server.address, server.kafka))
+        for text in unreachable(options.host, (each.rpartition(":")[0] for each in advertised)):
+            _warn(options, config.name, text)
         _say_ready(options, "broker", server)
         code = await until_stopped(server.driver, stop, refusal)
     await _stop_refused(server, refusal)
@@ -308,6 +319,10 @@ def _say_ready(options: argparse.Namespace, kind: str, server: LocalServer) -> N
     else:
         kafka = f", Kafka at {server.kafka}" if server.kafka else ""
         _say(f"ready: {kind} at {server.address}{kafka}")
+
+
+def _warn(options: argparse.Namespace, server: str, text: str) -> None:
+    print(own_line(options.log_format, "WARNING", server, printable(text)), file=sys.stderr)
 
 
 def _say(line: str) -> None:

@@ -28,7 +28,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     route.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     route.add_argument("-l", "--list", action="store_true", help="list format")
 
-    status = add_asking_command(commands, "topicStatus", topic_status, "Examine topic status info")
+    status = add_asking_command(
+        commands, "topicStatus", topic_status, "Examine topic status info", watched=True
+    )
     status.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
 
     listing = add_asking_command(commands, "topicList", topic_list, "Fetch all topics")

@@ -58,6 +58,9 @@ class Application(Protocol):
         The exception is logged.
         """
 
+    def abandoned(self, handed: object) -> None:
+        """The function was cancelled because the client is closed; there is no verdict."""
+
 
 class Functions(msgspec.Struct, frozen=True):
     """The user's functions: at most one listener.
@@ -135,6 +138,9 @@ class ConsumerApplication:
                 name = type(handed).__name__
                 self._log.error("the hook for %s failed", name, exc_info=error)
                 return None
+
+    def abandoned(self, handed: object) -> None:
+        """Nothing is to be done: the broker delivers it again."""
 
 
 def _one_by_one(listener: Callable[..., object] | None) -> Callable[..., object]:

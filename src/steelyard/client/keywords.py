@@ -22,6 +22,9 @@ class ProducerSettings(TypedDict, total=False):
       (heartbeatBrokerInterval).
     - `call_timeout_ms` (3000): Time-out of requests that have none of their own
       (mqClientApiTimeout).
+    - `address_translation` (()): Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if
+      a server names the former. For clients that do not reach brokers at the addresses that they
+      advertise, such as behind forwarded ports.
     - `access_key` (''): Key with which every request is signed
       (acl/common/AclClientRPCHook.java); empty: unsigned.
     - `secret_key` (''): The secret for `access_key`; never sent or printed.
@@ -58,6 +61,7 @@ class ProducerSettings(TypedDict, total=False):
     route_poll_ms: int
     heartbeat_interval_ms: int
     call_timeout_ms: int
+    address_translation: str | Sequence[str]
     access_key: str
     secret_key: str
     security_token: str
@@ -89,6 +93,9 @@ class ConsumerSettings(TypedDict, total=False):
       (heartbeatBrokerInterval).
     - `call_timeout_ms` (3000): Time-out of requests that have none of their own
       (mqClientApiTimeout).
+    - `address_translation` (()): Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if
+      a server names the former. For clients that do not reach brokers at the addresses that they
+      advertise, such as behind forwarded ports.
     - `access_key` (''): Key with which every request is signed
       (acl/common/AclClientRPCHook.java); empty: unsigned.
     - `secret_key` (''): The secret for `access_key`; never sent or printed.
@@ -162,6 +169,7 @@ class ConsumerSettings(TypedDict, total=False):
     route_poll_ms: int
     heartbeat_interval_ms: int
     call_timeout_ms: int
+    address_translation: str | Sequence[str]
     access_key: str
     secret_key: str
     security_token: str
@@ -208,6 +216,9 @@ class LitePullSettings(TypedDict, total=False):
       (heartbeatBrokerInterval).
     - `call_timeout_ms` (3000): Time-out of requests that have none of their own
       (mqClientApiTimeout).
+    - `address_translation` (()): Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if
+      a server names the former. For clients that do not reach brokers at the addresses that they
+      advertise, such as behind forwarded ports.
     - `access_key` (''): Key with which every request is signed
       (acl/common/AclClientRPCHook.java); empty: unsigned.
     - `secret_key` (''): The secret for `access_key`; never sent or printed.
@@ -286,6 +297,7 @@ class LitePullSettings(TypedDict, total=False):
     route_poll_ms: int
     heartbeat_interval_ms: int
     call_timeout_ms: int
+    address_translation: str | Sequence[str]
     access_key: str
     secret_key: str
     security_token: str
@@ -331,9 +343,18 @@ class KafkaSettings(TypedDict, total=False):
 
     - `client_id` ('steelyard'): Name of the consumer in the brokers' logs and quotas; need not be
       unique.
+    - `address_translation` (()): Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if
+      a server names the former. For clients that do not reach brokers at the addresses that they
+      advertise, such as behind forwarded ports.
     - `group_instance_id` (''): Id of a static member, which keeps its partitions if it restarts
       in time. That is within a session time-out.
     - `client_rack` (''): Rack of the consumer, for assignors that use it.
+    - `group_protocol` ('classic'): Protocol of the group: `classic`, or `consumer` (KIP-848), in
+      which its coordinator assigns. With `consumer` the brokers decide about sessions and
+      heartbeats; Apache's need Kafka 4.0.
+    - `group_remote_assignor` (''): With `group_protocol` consumer, the coordinator's assignor:
+      `uniform`, `range`, or any. Others are those of the brokers' `group.consumer.assignors`.
+      Empty: the brokers' default.
     - `assignors` (('range', 'cooperative-sticky')): Supported assignors, in order of preference
       (partition.assignment.strategy).
     - `auto_offset_reset` ('latest'): Where to begin without a committed offset: `earliest`,
@@ -368,8 +389,11 @@ class KafkaSettings(TypedDict, total=False):
     """
 
     client_id: str
+    address_translation: str | Sequence[str]
     group_instance_id: str
     client_rack: str
+    group_protocol: Literal["classic", "consumer"]
+    group_remote_assignor: str
     assignors: str | Sequence[str]
     auto_offset_reset: Literal["earliest", "latest", "none"]
     enable_auto_commit: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from random import SystemRandom
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import ConsumerApplication, Functions, check_functions
+from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.kept import kept_file
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
@@ -37,6 +38,7 @@ class Polling:
         functions: Functions,
         *,
         allocate: Strategy | None,
+        interceptors: Sequence[Interceptor] | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         check_functions(functions)
@@ -52,6 +54,7 @@ class Polling:
         """For the driver, after `make`: stores a broadcasting consumer's offsets."""
         self._functions = functions
         self._allocate = allocate
+        self._interception = Interception(interceptors)
         self._tls = tls_context(tls)
         self._first: list[Assign] = []
         """Queues assigned before the start."""

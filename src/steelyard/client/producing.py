@@ -97,6 +97,9 @@ class Checks:
         log.error(text, handed.message.message_id, exc_info=error)
         return TransactionState.UNKNOWN
 
+    def abandoned(self, handed: object) -> None:
+        """Nothing is to be done: the broker asks again."""
+
 
 def selected(
     selector: Selector, queues: tuple[MessageQueue, ...], message: Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Self
@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import ConsumerApplication, Functions, check_functions
+from steelyard.client.interceptors import InterceptedApplication, Interception, Interceptor
 from steelyard.client.kept import kept_file
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
@@ -49,6 +50,7 @@ class Pushing:
         functions: Functions,
         *,
         allocate: Strategy | None,
+        interceptors: Sequence[Interceptor] | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         whole = client_config(ConsumerConfig, config, given)
@@ -62,6 +64,7 @@ class Pushing:
         )
         self.started = False
         self._functions = functions
+        self._interception = Interception(interceptors)
         self._allocate = allocate
         self._tls = tls_context(tls)
         self.on_keep: Callable[[bytes], None] | None = None
@@ -95,6 +98,8 @@ class Pushing:
         self.on_keep = None if file is None else file.write
         node = ConsumerNode(self.config, SystemRandom(), self._allocate, kept)
         self.started = True
+        if self._interception.is_on:
+            return node, InterceptedApplication(self._functions, self._interception, self.config)
         return node, ConsumerApplication(self._functions, orderly=self.config.orderly)
 
 

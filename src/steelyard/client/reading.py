@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from steelyard.checks import PLAIN_TOO
+from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.settings import check_address, configured, tls_context
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.driver.logs import logger
@@ -93,6 +94,9 @@ class RebalanceHooks:
         """Log an exception of a user's function."""
         self._log.error("%s failed", handed, exc_info=error)
 
+    def abandoned(self, handed: object) -> None:
+        """Nothing is to be done."""
+
 
 class Reading:
     """Arguments and calls of a Kafka consumer. `config`: the settings in use."""
@@ -103,10 +107,12 @@ class Reading:
         config: KafkaConsumerConfig | None,
         given: Mapping[str, object],
         hooks: RebalanceHooks,
+        interceptors: Sequence[Interceptor] | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         self.config = kafka_config(config, given)
         self._hooks = hooks
+        self._interception = Interception(interceptors)
         self._tls = tls_context(tls)
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)

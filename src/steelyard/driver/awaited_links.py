@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 
+from steelyard.config import translation
 from steelyard.driver.blocking_links import RECEIVE_BYTES, M, failure
 from steelyard.errors import (
     CallTimeoutError,
@@ -113,15 +115,22 @@ class KafkaRequester:
     """Asks Kafka listeners by their addresses, `host:port`. Any number of tasks may share one.
 
     `timeout_ms`: for each call, with the connection that it may need. `tls`: None for plain
-    connections.
+    connections. `address_translation`: pairs "ADVERTISED=REACHED", what to connect to in place of
+    an address.
     """
 
     def __init__(
-        self, client_id: str, *, timeout_ms: int, tls: ssl.SSLContext | None = None
+        self,
+        client_id: str,
+        *,
+        timeout_ms: int,
+        tls: ssl.SSLContext | None = None,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._tls = tls
+        self._translation = translation(address_translation)
         self._links: dict[str, _Link] = {}
         self._opening: dict[str, asyncio.Lock] = {}
 
@@ -173,10 +182,14 @@ class KafkaRequester:
             return link
 
     async def _opened(self, address: str) -> _Link:
-        host, _, port = address.rpartition(":")
+        name = address.rpartition(":")[0].strip("[]")
+        host, _, port = self._translation.get(address, address).rpartition(":")
         try:
             reader, writer = await asyncio.open_connection(
-                host.strip("[]"), int(port), ssl=self._tls
+                host.strip("[]"),
+                int(port),
+                ssl=self._tls,
+                server_hostname=None if self._tls is None else name,
             )
         except OSError as error:
             raise ConnectError(f"cannot connect to {address}: {error}") from None

@@ -41,6 +41,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from steelyard.config import translation
 from steelyard.driver.accepting import Accepting, quiet
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.driver.links import UNLIMITED, LinkLimits, Listening, Wire, dialect
@@ -114,7 +115,8 @@ class Driver:
     """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
     `tls`: encrypts dialed links; accepted ones are never encrypted. `measures`: pass the node a
-    `Measured` every second.
+    `Measured` every second. `address_translation`: what to dial in place of what the node asks for,
+    as in ClientConfig.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class Driver:
         limits: LinkLimits | None = None,
         tls: ssl.SSLContext | None = None,
         measures: bool = False,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self.node = node
         self.limits = limits or LinkLimits()
@@ -145,6 +148,7 @@ class Driver:
         self._on_keep = on_keep
         self._prepare_flush = prepare_flush
         self._tls = tls
+        self._translation = translation(address_translation)
         self._stopped = False
         self._time_last = 0
         self._time_skew = 0
@@ -576,7 +580,8 @@ class Driver:
         """Close the link for the node, naming the server if it answers the probe."""
         found = ""
         try:
-            found = named(wire.speech, await probe(wire.address, wire.speech, PROBE_MS))
+            reached = self._translation.get(wire.address, wire.address)
+            found = named(wire.speech, await probe(reached, wire.speech, PROBE_MS))
             self._answerers[wire.address] = (self.clock(), found)
         except (OSError, ValueError, OverflowError):
             pass  # not reachable any more, or no response
@@ -710,14 +715,16 @@ class Driver:
 
     async def _connect(self, address: str, dialect_name: str) -> None:
         spoken = dialect(dialect_name)
+        name = address.rpartition(":")[0].strip("[]")
         try:
-            host, _, port = address.rpartition(":")
+            host, _, port = self._translation.get(address, address).rpartition(":")
             async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
                 await self._loop.create_connection(
                     lambda: Wire(self, spoken, address),
                     host.strip("[]"),
                     int(port),
                     ssl=self._tls,
+                    server_hostname=None if self._tls is None else name,
                 )
         except TimeoutError:
             self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))

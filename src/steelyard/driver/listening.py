@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from collections.abc import Iterable
 
+from steelyard import addresses
+from steelyard.addresses import is_loopback, is_wildcard
 from steelyard.errors import ConfigError
 
 BACKLOG = 1024
@@ -69,16 +72,35 @@ def advertised(host: str, listener: socket.socket) -> str:
 
     A wildcard host becomes this machine's address.
     """
-    port = listener.getsockname()[1]
-    if host in ("0.0.0.0", "::", ""):
+    if is_wildcard(host):
         from steelyard.driver.identity import local_ip
 
         host = local_ip()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return addresses.address(host, listener.getsockname()[1])
 
 
 def check_address(address: str, what: str) -> None:
     """Raise ConfigError unless this is a `host:port` that can be advertised."""
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+    if not addresses.is_address(address):
         raise ConfigError(f"{what} is {address!r}; it must be HOST:PORT")
+    if is_wildcard(address.rpartition(":")[0]):
+        raise ConfigError(
+            f"{what} is {address!r}, to which clients cannot connect; give an address of this"
+            " machine, or its name"
+        )
+
+
+def unreachable(host: str, advertised_hosts: Iterable[str]) -> list[str]:
+    """Describe each advertised host that clients probably cannot connect to.
+
+    `host` is listened on.
+    """
+    if not is_loopback(host):
+        return []
+    return [
+        f"clients are told to connect to {each}, but the listener is at {host}, which only programs"
+        " on this machine reach: give --host an address that clients reach, or 0.0.0.0 for all,"
+        " unless something forwards their connections"
+        for each in dict.fromkeys(advertised_hosts)
+        if not is_loopback(each)
+    ]

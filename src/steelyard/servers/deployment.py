@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from steelyard.driver.listening import Reservation, advertised, bind
+from steelyard.addresses import PORT_MAX, address, is_host, is_port, is_wildcard
+from steelyard.driver.listening import Reservation, advertised, bind, check_address, unreachable
 from steelyard.errors import ConfigError
 from steelyard.servers.children import Child
 from steelyard.servers.lifecycle import RESTARTS_MAX
@@ -28,10 +29,14 @@ PORT_STEP = 10
 RocketMQ also uses the two below and the one above.
 """
 
+KAFKA_PORT_STEP = 1
+"""Distance between the Kafka ports of neighbouring brokers."""
+
 OF_DEPLOYMENT = (
     "name",
     "address",
     "nameservers",
+    "address_translation",
     "kafka.address",
     "kafka.node_id",
     "kafka.brokers",
@@ -60,6 +65,14 @@ class Deployment:
     """
     http_port: int | None = None
     """Port of the HTTP server with metrics and health; 0 picks a free one, None: there is none."""
+    advertise: str = ""
+    """HOST or HOST:FIRST_PORT that RocketMQ clients connect to; default: the address listened on.
+
+    The ports of the other brokers follow FIRST_PORT in steps of 10; without it they are those that
+    the brokers listen on.
+    """
+    kafka_advertise: str = ""
+    """The same for Kafka clients; the ports follow in steps of 1."""
     restarts_max: int = RESTARTS_MAX
     """A server is given up after so many restarts in a row; 0: never restarted."""
 
@@ -93,6 +106,37 @@ def check_ports(layout: Deployment) -> None:
         )
     if layout.http_port is not None and not 0 <= layout.http_port <= 65_535:
         raise ConfigError(f"HTTP port {layout.http_port} is wrong; ports go up to 65535")
+    _check_advertised(layout)
+
+
+def _check_advertised(layout: Deployment) -> None:
+    for what, given, step in (
+        ("--advertise", layout.advertise, PORT_STEP),
+        ("--kafka-advertise", layout.kafka_advertise, KAFKA_PORT_STEP),
+    ):
+        if not given:
+            continue
+        host, first = _host_and_port(given)
+        if not is_host(host) or not (first is None or is_port(first)):
+            raise ConfigError(
+                f"{what} is {given!r}; it must be HOST or HOST:FIRST_PORT, with an IPv6 address in"
+                " brackets"
+            )
+        last = int(first or 1) + step * (layout.brokers - 1)
+        check_address(address(host, min(last, PORT_MAX)), what)
+        if last > PORT_MAX:
+            raise ConfigError(
+                f"{what} is {given!r}; the ports of {layout.brokers} brokers would go up to {last},"
+                f" but ports end at {PORT_MAX}"
+            )
+    if layout.kafka_advertise and layout.kafka_port is None:
+        raise ConfigError("--kafka-advertise needs a Kafka listener: give --kafka-port as well")
+
+
+def _host_and_port(given: str) -> tuple[str, str | None]:
+    """Split HOST[:FIRST_PORT]; the port is None if there is none."""
+    host, colon, port = given.rpartition(":")
+    return (given, None) if not colon or given.endswith("]") else (host, port)
 
 
 def broker_settings(given: Mapping[str, object]) -> Mapping[str, object]:
@@ -106,6 +150,37 @@ def broker_settings(given: Mapping[str, object]) -> Mapping[str, object]:
             raise ConfigError(text)
     build(BrokerConfig, given)
     return given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ports:
+    """Of a broker: those that it listens on, and the addresses that it advertises in their place.
+
+    `kafka`: None without a Kafka listener. An address is empty where it is that of the port.
+    """
+
+    node_id: int
+    port: int
+    advertised: str
+    kafka: int | None
+    kafka_advertised: str
+
+
+def _advertised(given: str, port: int, distance: int) -> str:
+    """Return the address that a broker advertises; empty for the one that it listens on.
+
+    `port`: that it listens on; `distance`: of its ports from those of the first broker.
+    """
+    if not given:
+        return ""
+    host, first = _host_and_port(given)
+    return address(host, int(first) + distance if first else port)
+
+
+def warnings_of(layout: Deployment) -> list[str]:
+    """Say what is advertised although clients may not reach it."""
+    given = filter(None, (layout.advertise, layout.kafka_advertise))
+    return unreachable(layout.host, (_host_and_port(each)[0] for each in given))
 
 
 class Placement:
@@ -129,14 +204,19 @@ class Placement:
         self._layout = layout
         self._pass_on = pass_on
         self._reservations: list[Reservation] = []
+        self._translation: list[str] = []
+        """For the brokers, which may not reach each other as their clients do, and the HTTP server.
+        """
         self._listener = bind(layout.host, layout.nameserver_port)
         self.address = advertised(layout.host, self._listener)
         self.nameserver = self._nameserver(nameserver_options)
         self.brokers: dict[str, Child] = {}
         self.http: Child | None = None
         try:
-            for position, name in enumerate(broker_names(layout)):
-                self.brokers[name] = self._broker(position, name, options)
+            ports = [self._ports(position) for position in range(layout.brokers)]
+            self._translation = [pair for each in ports for pair in self._translated(each)]
+            for name, each in zip(broker_names(layout), ports, strict=True):
+                self.brokers[name] = self._broker(name, each, options)
             if layout.http_port is not None:
                 self.http = self._http(layout.http_port, http_options)
         except ConfigError:
@@ -163,30 +243,68 @@ class Placement:
         arguments = ["nameserver", "--host", self._layout.host, "--port", str(port), *options]
         return Child("the nameserver", arguments, self._pass_on, self._listener.fileno())
 
-    def _broker(self, position: int, name: str, options: Sequence[str]) -> Child:
-        layout = self._layout
+    def _ports(self, position: int) -> _Ports:
+        """Reserve the ports of a broker. Raises ConfigError if one is in use."""
+        layout, name, node_id = self._layout, broker_name(position), position + 1
         port = layout.broker_port + PORT_STEP * position if layout.broker_port else 0
+        reserved = self._reserve(name, port)
+        seen = _advertised(layout.advertise, reserved, PORT_STEP * position)
+        if layout.kafka_port is None:
+            return _Ports(
+                node_id=node_id, port=reserved, advertised=seen, kafka=None, kafka_advertised=""
+            )
+        kafka_port = layout.kafka_port + KAFKA_PORT_STEP * position if layout.kafka_port else 0
+        kafka = self._reserve(name, kafka_port)
+        kafka_seen = _advertised(layout.kafka_advertise, kafka, KAFKA_PORT_STEP * position)
+        return _Ports(
+            node_id=node_id,
+            port=reserved,
+            advertised=seen,
+            kafka=kafka,
+            kafka_advertised=kafka_seen,
+        )
+
+    def _translated(self, ports: _Ports) -> Iterator[str]:
+        """Yield how processes of this deployment reach a broker, where it is not as clients do."""
+        host = self._layout.host
+        if is_wildcard(host):
+            host = "::1" if ":" in host else "127.0.0.1"
+        for seen, port in (ports.advertised, ports.port), (ports.kafka_advertised, ports.kafka):
+            if seen and port is not None and seen != address(host, port):
+                yield f"{seen}={address(host, port)}"
+
+    def _broker(self, name: str, ports: _Ports, options: Sequence[str]) -> Child:
+        layout = self._layout
         arguments = ["broker", "--name", name]
         arguments += ["--data", os.path.abspath(os.path.join(layout.data, name))]
-        arguments += ["--host", layout.host, "--port", self._reserve(name, port)]
+        arguments += ["--host", layout.host, "--port", str(ports.port)]
         arguments += ["--nameserver", self.address]
-        if layout.kafka_port is not None:
-            kafka_port = layout.kafka_port + position if layout.kafka_port else 0
-            arguments += ["--kafka-port", self._reserve(name, kafka_port)]
-            arguments += ["--node-id", str(position + 1)]
+        if ports.advertised:
+            arguments += ["--advertise", ports.advertised]
+        if ports.kafka is not None:
+            arguments += ["--kafka-port", str(ports.kafka)]
+            if ports.kafka_advertised:
+                arguments += ["--kafka-advertise", ports.kafka_advertised]
+            arguments += ["--node-id", str(ports.node_id)]
             arguments += ["--kafka-brokers", ",".join(broker_names(layout))]
+        arguments += self._translating()
         return Child(name, [*arguments, *options], self._pass_on)
 
     def _http(self, port: int, options: Sequence[str]) -> Child:
         name = "the HTTP server"
-        arguments = ["http", "--host", self._layout.host, "--port", self._reserve(name, port)]
+        arguments = ["http", "--host", self._layout.host, "--port", str(self._reserve(name, port))]
         arguments += ["--nameserver", self.address, "--brokers", ",".join(self.brokers)]
+        arguments += self._translating()
         return Child(name, [*arguments, *options], self._pass_on)
 
-    def _reserve(self, name: str, port: int) -> str:
+    def _translating(self) -> list[str]:
+        pairs = ",".join(self._translation)
+        return [f"--set=address_translation={pairs}"] if pairs else []
+
+    def _reserve(self, name: str, port: int) -> int:
         try:
             reservation = Reservation(self._layout.host, port)
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from None
         self._reservations.append(reservation)
-        return str(reservation.port)
+        return reservation.port

@@ -147,6 +147,7 @@ async def serve_broker(
             prepare_flush=lambda: store.take_dirty().sync,
             limits=limits,
             measures=True,
+            address_translation=config.address_translation,
         )
     except (OSError, SteelyardError) as error:
         for listener in listeners:

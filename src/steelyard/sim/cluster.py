@@ -50,6 +50,8 @@ GROUP = "group"
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
 KAFKA_PORT = 9092
+HEARTBEAT_MS_MAX = 5_000
+"""Interval of heartbeats in KIP-848 groups, unless a third of the session is shorter."""
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 
@@ -104,7 +106,11 @@ class SimCluster:
         self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
         self.members: list[Seat] = []
         self.kafka_members: list[Seat] = []
-        self.kafka_witness = KafkaWitness(witness, planned=scenario.duplicates_max == 0)
+        self.kafka_witness = KafkaWitness(
+            witness,
+            planned=scenario.duplicates_max == 0,
+            by_generations=scenario.kafka_protocol == "classic",
+        )
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self._listeners: dict[str, Listener] = {}
@@ -247,11 +253,14 @@ class SimCluster:
     def _kafka_door(self, seat: Seat) -> KafkaConfig | None:
         if not self.scenario.kafka_members:
             return None
+        session_ms = self.scenario.kafka_session_timeout_ms
         return KafkaConfig(
             address=f"{seat.host.ip}:{KAFKA_PORT}",
             node_id=1 + self.brokers.index(seat),
             brokers=tuple(broker.name for broker in self.brokers),
             group_flapping_delay_max_ms=self.scenario.flapping_delay_max_ms,
+            group_consumer_session_timeout_ms=session_ms,
+            group_consumer_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
         )
 
     def _compare_logs(self, seat: Seat) -> None:

@@ -157,7 +157,8 @@ class Judge:
             share = self._replies.get(f"{name} assignment")
             assert isinstance(state, kafka.MemberState)
             assert isinstance(share, tuple)
-            held[state.member_id] = share
+            # Kafka's range puts members in the order of their instance ids.
+            held[name if self._cluster.scenario.kafka_static else state.member_id] = share
         partitions = {topic: self._partitions[topic] for topic in self._topics}
         return (
             not_shared_out(partitions, held)

@@ -8,6 +8,7 @@ max.poll.interval.ms is over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from steelyard.config import KafkaConsumerConfig
@@ -28,6 +29,7 @@ from steelyard.sim.world import Process, Violation
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import Request
 from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from steelyard.wire.kafka.messages.groups import HeartbeatRequest, SyncGroupRequest
 from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 
@@ -41,19 +43,22 @@ def member_config(
     scenario: Scenario, name: str, bootstrap: tuple[Address, ...]
 ) -> KafkaConsumerConfig:
     """Return the configuration of the member `name`."""
-    return KafkaConsumerConfig(
+    config = KafkaConsumerConfig(
         bootstrap_servers=bootstrap,
         client_id=name,
         group_id=KAFKA_GROUP,
         group_instance_id=name if scenario.kafka_static else "",
-        assignors=(scenario.kafka_assignor,),
         auto_offset_reset="earliest",
         enable_auto_commit=scenario.kafka_auto_commit,
-        session_timeout_ms=scenario.kafka_session_timeout_ms,
         max_poll_interval_ms=scenario.kafka_max_poll_interval_ms,
         max_poll_records=scenario.kafka_poll_records,
         metadata_max_age_ms=5_000,
     )
+    if scenario.kafka_protocol == "consumer":
+        remote = scenario.kafka_assignor
+        return replace(config, group_protocol="consumer", group_remote_assignor=remote)
+    session_ms = scenario.kafka_session_timeout_ms
+    return replace(config, assignors=(scenario.kafka_assignor,), session_timeout_ms=session_ms)
 
 
 class KafkaApplication:
@@ -173,6 +178,9 @@ class KafkaApplication:
                 self._witness.synchronized(self._who, sync.generation_id)
             case Request(message=HeartbeatRequest() as heartbeat):
                 self._witness.heartbeats(self._who, heartbeat.generation_id)
+            case Request(message=ConsumerGroupHeartbeatRequest() as heartbeat):
+                is_complete = heartbeat.rebalance_timeout_ms >= 0
+                self._witness.beats(self._who, heartbeat.member_epoch, is_complete=is_complete)
             case Request(message=FindCoordinatorRequest()):
                 self._witness.searches(self._who)
             case Request(message=OffsetFetchRequest() as fetch):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from steelyard.allocate.assignors.plan import Subscriber
 from steelyard.allocate.assignors.registry import assignor
-from steelyard.groups.kafka.member.states import ClientMemberState
+from steelyard.groups.kafka.member.classic.states import ClassicMemberState
 from steelyard.nodes.consumer.kafka.contract import MemberState
 from steelyard.types import TopicPartition
 
@@ -22,7 +22,7 @@ def not_one_group(states: Mapping[str, object]) -> str | None:
     for name, state in states.items():
         if not isinstance(state, MemberState):
             return f"{name} does not describe itself: {state!r}"
-        if state.state != ClientMemberState.STABLE.value:
+        if state.state != ClassicMemberState.STABLE.value:
             return f"{name} is {state.state} in the Kafka group"
         generations.add(state.generation)
     return (

@@ -11,6 +11,8 @@ Safety, at every moment, `who` being one run of a member:
   (`planned`), of no matter which generation. A member has what it was told until it is told
   otherwise or dies. One that the group has gone on without may believe in more for a while: it has
   not synchronized in the generation of its successor, or was refused;
+- in a KIP-848 group, nobody that the coordinator still takes for a member has a partition that a
+  member of a higher epoch has;
 - an offset that is committed is not above what applications have finished;
 - offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the
   topic: which one a partition is turns out at the end);
@@ -47,21 +49,28 @@ class _Run:
     def __init__(self, is_alive: Callable[[], bool]) -> None:
         self.is_alive = is_alive
         self.generation = -1
-        """The generation in which it last synchronized."""
+        """The generation in which it last synchronized; in a KIP-848 group its last epoch."""
         self.confirmed = -1
         """The last one that it was in for certain."""
         self.next: dict[TopicPartition, int | None] = {}
         """Its partitions, with the next expected offset; None before the first record."""
+        self.rival = ""
+        """Who had a partition of its in a higher epoch when it sent its last heartbeat."""
         self.anew: set[TopicPartition] = set()
         """Those without an acknowledged offset when it requested the start."""
 
 
 class KafkaWitness:
-    """Observes members' assignments, deliveries and commits. Raises Violation."""
+    """Observes members' assignments, deliveries and commits. Raises Violation.
 
-    def __init__(self, witness: Witness, *, planned: bool) -> None:
+    `by_generations`: whether a generation has one owner of each partition; members of a KIP-848
+    group go from epoch to epoch at their own pace.
+    """
+
+    def __init__(self, witness: Witness, *, planned: bool, by_generations: bool = True) -> None:
         self._witness = witness
         self._planned = planned
+        self._by_generations = by_generations
         self._runs: dict[str, _Run] = {}
         self._numbers: dict[tuple[TopicPartition, int], int] = {}
         self.floors: dict[TopicPartition, Floor] = {}
@@ -101,6 +110,29 @@ class KafkaWitness:
         run = self._runs[who]
         run.generation = run.confirmed
 
+    def beats(self, who: str, epoch: int, *, is_complete: bool) -> None:
+        """Check a heartbeat of a KIP-848 member.
+
+        One that says only what is new shows that the one before it was answered: whoever sent that
+        was a member then, with the partitions that it had.
+        """
+        mine = self._runs[who]
+        if epoch <= 0:  # it joins or leaves
+            mine.rival = ""
+            return
+        if mine.rival and not is_complete:
+            raise Violation(f"{who} is heard in epoch {mine.generation}: {mine.rival}")
+        mine.generation = epoch
+        mine.rival = next(
+            (
+                f"{other} has {partition} in epoch {run.generation}"
+                for other, run in sorted(self._runs.items())
+                for partition in sorted(mine.next.keys() & run.next.keys())
+                if run.generation > epoch and run.is_alive()
+            ),
+            "",
+        )
+
     def assigned(self, who: str, partitions: Iterable[TopicPartition]) -> None:
         """Check partitions newly assigned to its application."""
         mine = self._runs[who]
@@ -112,7 +144,8 @@ class KafkaWitness:
                 run = self._runs[other]
                 if partition not in run.next or not run.is_alive():
                     continue
-                if self._planned or run.generation == mine.generation:
+                same = self._by_generations and run.generation == mine.generation
+                if self._planned or same:
                     raise Violation(
                         f"{partition} is given to {who} in generation {mine.generation}, "
                         f"{other} has it in {run.generation}"

@@ -7,8 +7,9 @@ from functools import partial
 
 import msgspec
 
+from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.ledger import cost
-from steelyard.ledger.events import Record
+from steelyard.ledger.events import MemberLeft, Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import NodeFactories, Seat, SimCluster
@@ -66,6 +67,7 @@ def run(
     try:
         show.play()
         records = show.judge.ledger()
+        show.check_sessions(records)
         rebalances = len(cost.rebalances(records))
     except Violation as violation:
         failure = str(violation)
@@ -169,6 +171,17 @@ class _Show:
         kafka = self._cluster.kafka_witness
         if 0 <= allowed < kafka.duplicates:
             raise Violation(f"{kafka.duplicates} Kafka duplicates, first {kafka.first_duplicate}")
+
+    def check_sessions(self, records: tuple[Record, ...]) -> None:
+        """Check that no member was expelled although nothing failed.
+
+        Static members of Kafka groups are, when a session has passed since they left.
+        """
+        if not self._scenario.is_planned or self._scenario.kafka_static:
+            return
+        for record in records:
+            if isinstance(record, MemberLeft) and record.cause == EXPIRED:
+                raise Violation(f"{record.client} of {record.group} is expelled: nothing failed")
 
     def counts(self) -> dict[str, int]:
         """Return exact figures for people."""

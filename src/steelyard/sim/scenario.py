@@ -57,6 +57,9 @@ FaultKind = Literal[
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
+PLANNED: frozenset[FaultKind] = frozenset({"join", "leave", "grow_topics"})
+"""What operators do; nothing is broken by it."""
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that goes wrong at `at_ms`.
@@ -146,7 +149,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there
     are no such listeners.
     """
+    kafka_protocol: Literal["classic", "consumer"] = "classic"
+    """`consumer`: KIP-848."""
     kafka_assignor: str = "range"
+    """Of a classic group's members; of the coordinator (uniform, range) with `consumer`."""
     kafka_static: bool = False
     """Members with a `group.instance.id`."""
     kafka_auto_commit: bool = False
@@ -162,6 +168,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Brokers and nameservers forget the silent after 120 s, members ask for routes every 30 s, a
     failed message comes back after 10 s and 30 s. 300 seeds took 111 s at most.
     """
+
+    @property
+    def is_planned(self) -> bool:
+        """Return whether nothing fails in it."""
+        return all(fault.kind in PLANNED for fault in self.faults)
 
 
 def load(text: str) -> Scenario:

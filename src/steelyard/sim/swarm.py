@@ -63,8 +63,18 @@ ROT_TABLE_SHARE = 0.05
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
+CONSUMER_SHARES = (0.15, 0.4)
+"""Of the seeds without a Kafka group get one of the consumer protocol (KIP-848), and of those with
+one have it speak this protocol.
+"""
+
+PLANNED_SHARE = 0.15
+"""Of the KIP-848 groups live where nothing fails: members join and leave, and topics grow."""
+
 DELAYED_SHARE = 0.4
-"""Of the seeds have brokers that delay answers to members of groups."""
+"""Of the seeds have brokers that delay answers to members of groups; of those with a KIP-848 group
+more, because there such answers steer what members do next.
+"""
 
 CHECK_EVERY = 16
 """Checking every node after each event takes half of a run.
@@ -220,7 +230,10 @@ def _rotten_tables(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Faul
 def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
     """Some scenarios with a Kafka group besides, and some faults of its own."""
     rng = Random(f"swarm {scenario.seed}, Kafka")
-    if rng.random() >= KAFKA_SHARE:
+    has_group = rng.random() < KAFKA_SHARE
+    protocol = Random(f"swarm {scenario.seed}, consumer protocol")
+    is_consumer = protocol.random() < CONSUMER_SHARES[has_group]
+    if not has_group and not is_consumer:
         return scenario
     members = rng.randrange(1, 5)
     own = [
@@ -229,7 +242,7 @@ def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
         )
         for _ in range(rng.choice((0, 2, 4)))
     ]
-    return replace(
+    scenario = replace(
         scenario,
         create_topics=True,  # a nameserver may forget a topic that one broker has: docs/LIMITS.md
         kafka_members=members,
@@ -240,6 +253,35 @@ def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
         kafka_max_poll_interval_ms=rng.choice((8_000, 20_000)),
         kafka_poll_records=rng.choice((1, 10, 500)),
         faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
+    )
+    return _with_consumer_protocol(scenario, protocol, until_ms) if is_consumer else scenario
+
+
+def _with_consumer_protocol(scenario: Scenario, rng: Random, until_ms: int) -> Scenario:
+    """Let the Kafka group speak KIP-848, some where nothing fails."""
+    scenario = replace(
+        scenario,
+        kafka_protocol="consumer",
+        kafka_assignor=rng.choice(("uniform", "uniform", "range")),
+        delayed_answers=scenario.delayed_answers or rng.random() < DELAYED_SHARE,
+    )
+    if rng.random() >= PLANNED_SHARE:
+        return scenario
+    kinds: tuple[FaultKind, ...] = ("join", "join", "leave", "grow_topics")
+    faults = []
+    for member in range(rng.randrange(1, 7)):
+        kind, at_ms = rng.choice(kinds), rng.randrange(FIRST_FAULT_MS, until_ms)
+        target = {"join": "kafka", "leave": f"kafka-{member}"}.get(kind, "")
+        count = int(kind == "grow_topics")
+        faults.append(Fault(kind=kind, at_ms=at_ms, target=target, count=count))
+    return replace(
+        scenario,
+        members=1,
+        slow_of_100=0,
+        later_of_100=0,
+        duplicates_max=0,
+        kafka_members=len(faults),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
 
 

@@ -38,7 +38,8 @@ def write_archive(
     """Write `out`, whose name ends with .tar.gz or .zip; return its size in bytes.
 
     `added` and `left_out` are names of distributions, for .tar.gz only. Raises ConfigError for
-    another name, for a distribution that is not installed, and if `out` cannot be written.
+    another name, for a distribution that is not installed or, to be left out, not needed, and if
+    `out` cannot be written.
     """
     path = Path(out)
     try:
@@ -67,9 +68,16 @@ def _write(path: Path, added: Collection[str], left_out: Collection[str]) -> Non
 def required(names: Iterable[str], left_out: Iterable[str] = ()) -> list[str]:
     """Return the distributions that `names` need, themselves included, as far as installed here.
 
-    Raises ConfigError if one of `names` is not installed.
+    Without `left_out` and what only those need. Raises ConfigError if one of `names` is not
+    installed, or one of `left_out` is not needed anyway.
     """
+    names = list(names)
     skipped = {_canonical(name) for name in left_out}
+    if skipped:
+        needed = required(names)
+        for name in sorted(skipped.difference(needed)):
+            text = f"{name!r} cannot be left out: it is not needed; these are: {', '.join(needed)}"
+            raise ConfigError(text)
     waiting = [_canonical(name) for name in names]
     first = set(waiting)
     found: set[str] = set()

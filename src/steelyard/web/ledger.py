@@ -73,7 +73,12 @@ class LedgerFollower:
     async def run(self) -> None:
         """Follow the ledger. Errors are counted, and tried again."""
         await self._awaited()
-        async with PullConsumer(READER_GROUP, self._admin.nameservers) as consumer:
+        reader = PullConsumer(
+            READER_GROUP,
+            self._admin.nameservers,
+            address_translation=self._admin.config.address_translation,
+        )
+        async with reader as consumer:
             computing = asyncio.create_task(self._compute())
             try:
                 while not computing.done():

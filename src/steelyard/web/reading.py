@@ -18,14 +18,13 @@ from steelyard.client.aio.admin import Admin
 from steelyard.config import HttpConfig
 from steelyard.driver.logs import logger
 from steelyard.errors import BrokerError, SteelyardError
+from steelyard.types import MessageQueue
 from steelyard.wire import figures
 from steelyard.wire.figures import (
     TIMES_MAX,
     BrokerFigures,
     KafkaFigures,
     PartitionRow,
-    QueueTimes,
-    StoreTimes,
 )
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import ClusterInfo
@@ -58,8 +57,8 @@ class BrokerReading(NamedTuple):
     kafka: KafkaFigures | None = None
 
 
-Waiting = Mapping[tuple[str, str, int, int], int]
-"""When the message at (broker, topic, queue id, offset) was stored, in ms."""
+Waiting = Mapping[tuple[MessageQueue, int], int]
+"""When the message at an offset of a queue was stored, in ms."""
 
 
 class ClusterReading(NamedTuple):
@@ -191,33 +190,27 @@ class ClusterReader:
             if each.figures is not None
             for row in each.figures.queues
         }
-        wanted: dict[str, dict[tuple[str, int], set[int]]] = {}
+        wanted: dict[str, dict[MessageQueue, set[int]]] = {}
         room = min(self._config.group_series_max, TIMES_MAX)
         for row in _committed(by_name.values()):
             if room and row.offset < ends.get((row.broker, row.topic, row.queue_id), 0):
-                of_broker = wanted.setdefault(row.broker, {})
-                of_broker.setdefault((row.topic, row.queue_id), set()).add(row.offset)
+                queue = MessageQueue(row.topic, row.broker, row.queue_id)
+                wanted.setdefault(row.broker, {}).setdefault(queue, set()).add(row.offset)
                 room -= 1
         answers = await asyncio.gather(
-            *(self._times(name, by_name[name].address, asked) for name, asked in wanted.items())
+            *(self._times(by_name[name].address, asked) for name, asked in wanted.items())
         )
         return {place: at for answer in answers for place, at in answer.items()}
 
     async def _times(
-        self, broker: str, address: str, asked: Mapping[tuple[str, int], set[int]]
-    ) -> dict[tuple[str, str, int, int], int]:
-        queues = tuple(QueueTimes(*place, tuple(sorted(asked[place]))) for place in sorted(asked))
+        self, address: str, asked: Mapping[MessageQueue, set[int]]
+    ) -> Mapping[tuple[MessageQueue, int], int]:
         try:
-            body = figures.write(StoreTimes(queues))
-            answer = await self._ask(address, SteelyardCode.STORE_TIMES, StoreTimes, body)
+            timeout_ms = self._config.timeout_ms
+            return (await self._admin.store_times(address, asked, timeout_ms=timeout_ms)).times
         except SteelyardError as error:
-            _log.info("%s does not say when messages were stored: %s", broker, error)
+            _log.info("%s does not say when messages were stored: %s", address, error)
             return {}
-        return {
-            (broker, theirs.topic, theirs.queue_id, offset): at
-            for mine, theirs in zip(queues, answer.queues if answer else (), strict=False)
-            for offset, at in zip(mine.values, theirs.values, strict=False)
-        }
 
 
 def _committed(brokers: Iterable[BrokerReading]) -> Iterable[PartitionRow]:

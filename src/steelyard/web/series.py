@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from steelyard.config import HttpConfig
+from steelyard.types import MessageQueue
 from steelyard.web import metrics
 from steelyard.web.metrics import Metric
 from steelyard.web.reading import BrokerReading, ClusterReading
@@ -198,7 +199,8 @@ def _partition(
     queue, now = found
     lag = max(0, queue.end - max(row.offset, queue.begin))
     lag_sample = Sample(metrics.KAFKA_LAG, labels, lag)
-    since = reading.waiting.get((row.broker, row.topic, row.queue_id, row.offset))
+    place = (MessageQueue(row.topic, row.broker, row.queue_id), row.offset)
+    since = reading.waiting.get(place)
     if lag and since is None:
         return offset, lag_sample
     age = _age(since or 0, now) if lag else 0.0

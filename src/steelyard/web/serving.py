@@ -98,7 +98,13 @@ class HttpServer:
     def _with_nameservers(
         self, config: HttpConfig, tls: ssl.SSLContext | None, access: Mapping[str, str]
     ) -> Router:
-        admin = Admin(config.nameservers, timeout_ms=config.timeout_ms, tls=tls, **access)
+        admin = Admin(
+            config.nameservers,
+            timeout_ms=config.timeout_ms,
+            address_translation=config.address_translation,
+            tls=tls,
+            **access,
+        )
         reader = ClusterReader(admin, config)
         history = None
         if config.console:

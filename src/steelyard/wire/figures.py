@@ -193,9 +193,13 @@ class QueueTimes(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StoreTimes(msgspec.Struct, frozen=True):
-    """Body of STORE_TIMES, and of its answer."""
+    """Body of STORE_TIMES, and of its answer.
+
+    `now`: in the answer the broker's clock, 0 from versions that do not say it.
+    """
 
     queues: tuple[QueueTimes, ...]
+    now: int = 0
 
 
 _encoder = msgspec.json.Encoder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.peers.kafka import servers
 from tests.peers.kafka.gaps import options
 from tests.peers.kafka.members import ALL, Client, Group
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -44,3 +46,55 @@ def test_no_client_complains_or_leaves(
             assert set(later) <= {"committed"}, json.dumps(one.events)
         group.leave("m2")
         group.wait_shared(partitions)
+
+
+def test_no_heartbeat_of_librdkafka_is_over_its_time_out(waiting_kafka: Running, name: str) -> None:
+    """1. Its members come one after the other, and commit. 2. They go again. 3. None has closed a connection on which a heartbeat
+    waited: it tells such a time-out in its log only (REQTMOUT)."""
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    servers: dict[str, str | int | float | bool] = {"bootstrap.servers": waiting_kafka.bootstrap}
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic(name, 12, 1)])[name].result(30)
+    producer = Producer(servers)
+    log: list[str] = []
+    told = logging.Logger(name)
+    told.addHandler(_Into(log))
+    wanted = servers | {"group.id": name, "group.protocol": "consumer", "enable.auto.commit": False}
+    members: list[Consumer] = []
+    read: set[int] = set()
+
+    def shared() -> bool:
+        for number in range(12):
+            producer.produce(name, b"x", partition=number)
+        producer.flush(30)
+        for member in members:
+            if records := member.consume(100, 0.05):
+                member.commit(asynchronous=False)
+                read.update(record.partition() or 0 for record in records)
+        shares = [len(member.assignment()) for member in members]
+        return len(read) == 12 and sum(shares) == 12 and all(shares)
+
+    for _ in range(5):
+        members.append(Consumer(wanted, logger=told))
+        members[-1].subscribe([name])
+        read.clear()
+        until(shared, f"{len(members)} share", 60)
+    while len(members) > 1:
+        members.pop(0).close()
+        read.clear()
+        until(shared, f"{len(members)} share", 60)
+    members.pop().close()
+    over = [line for line in log if "Timed out ConsumerGroupHeartbeatRequest" in line]
+    assert len(over) <= 1, over  # one may have met a moment of a busy machine
+
+
+class _Into(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())

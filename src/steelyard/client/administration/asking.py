@@ -60,6 +60,7 @@ class Asking:
         security_token: str = "",
         tls: bool | ssl.SSLContext | None = None,
         timeout_ms: int = TIMEOUT_MS,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self.config = ClientConfig(
             nameservers=nameserver_addresses(nameservers),
@@ -67,6 +68,7 @@ class Asking:
             access_key=access_key,
             secret_key=secret_key,
             security_token=security_token,
+            address_translation=tuple(address_translation),
         )
         check(self.config)
         self._tls = tls_context(tls)
@@ -82,7 +84,12 @@ class Asking:
         if self._closed:
             raise ClosedError("the admin was closed; create a new one")
         if self._driver is None:
-            self._driver = Driver(AdminNode(self.config), name="admin", tls=self._tls)
+            self._driver = Driver(
+                AdminNode(self.config),
+                name="admin",
+                tls=self._tls,
+                address_translation=self.config.address_translation,
+            )
             self._driver.start()
         return self
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
 from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
+from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.groups.overview import GroupProgress, group_progress
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -251,17 +252,22 @@ class Groups(KafkaGroups):
             spans += fastjson.read(ConsumeTimeSpans, reply.body).consume_time_span_set
         return tuple(sorted(spans, key=lambda span: span.message_queue))
 
-    async def oldest_waits(self, progress: GroupProgress) -> dict[MessageQueue, int]:
+    async def oldest_waits(
+        self, progress: GroupProgress | KafkaGroupReport
+    ) -> dict[MessageQueue, int]:
         """Return how old the oldest message is that a group has not consumed, in ms, per queue.
 
         0 for a queue whose messages are all consumed. Queues of which it is unknown are missing:
-        those of Kafka groups, and of brokers that do not support the question. `progress`: as
-        returned by `consumer_progress`.
+        those of brokers that do not support the question, and of Kafka groups those without a
+        committed offset. Ages are those of the brokers' clocks. `progress`: as returned by
+        `consumer_progress` or `kafka_group`.
         """
+        if isinstance(progress, KafkaGroupReport):
+            return await self._kafka_waits(kafka_progress(progress))
         try:
             await self.consume_stats(progress.group)
-        except RouteError:
-            return {}  # a Kafka group: its offsets are with its coordinator
+        except RouteError:  # a Kafka group: its offsets are with its coordinator
+            return await self._kafka_waits(progress)
         lags = {row.queue: row.lag for row in progress.queues}
         waits: dict[MessageQueue, int] = {}
         for topic in sorted({queue.topic for queue in lags}):

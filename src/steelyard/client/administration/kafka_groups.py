@@ -6,6 +6,7 @@ Kafka listener, do not support it.
 
 from __future__ import annotations
 
+import time
 from typing import TypeVar
 
 import msgspec
@@ -69,6 +70,29 @@ class KafkaGroups(Topics):
                 return replace(report, offsets=await self._with_ends(report.offsets))
         raise failed
 
+    async def _kafka_waits(self, progress: GroupProgress) -> dict[MessageQueue, int]:
+        """`Admin.oldest_waits` of a Kafka group, whose messages may be at any broker."""
+        waits = {row.queue: 0 for row in progress.queues if row.lag <= 0}
+        behind: dict[str, dict[MessageQueue, list[int]]] = {}
+        for row in progress.queues:
+            if row.lag > 0:
+                of_broker = behind.setdefault(row.queue.broker_name, {})
+                of_broker[row.queue] = [row.consumer_offset]
+        masters = masters_of(await self.clusters()) if behind else {}
+        for name, offsets in behind.items():
+            if name not in masters:
+                continue
+            try:
+                found = await self.store_times(masters[name], offsets)
+            except BrokerError:
+                continue  # of a version that does not support it
+            except RemotingError as error:
+                self._unanswered(error)
+                continue
+            now = found.now or time.time_ns() // 1_000_000
+            waits |= {queue: max(0, now - at) for (queue, _), at in found.times.items() if at}
+        return waits
+
     async def _kafka_group_or_none(self, group: str) -> KafkaGroupReport | None:
         try:
             return await self.kafka_group(group)
@@ -96,9 +120,8 @@ class KafkaGroups(Topics):
             except (RouteError, RemotingError):
                 continue  # it was deleted meanwhile, or its broker is down
         return tuple(
-            replace(row, end_offset=ends[queue].max_offset) if queue in ends else row
+            replace(row, end_offset=ends[row.queue].max_offset) if row.queue in ends else row
             for row in rows
-            for queue in (MessageQueue(row.topic, row.broker_name, row.queue_id),)
         )
 
 
@@ -113,7 +136,7 @@ def kafka_progress(report: KafkaGroupReport, topic: str | None = None) -> GroupP
     clients = {member.member_id: member.client_id for member in report.members}
     rows = (
         QueueProgress(
-            MessageQueue(row.topic, row.broker_name, row.queue_id),
+            row.queue,
             row.end_offset,
             row.offset,
             0,

@@ -5,15 +5,33 @@ Source: DefaultMQAdminExtImpl.java, for which request goes where.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
 from steelyard.checks import Int32
 from steelyard.client.administration.asking import Asking, broker_addresses
-from steelyard.errors import BrokerError
+from steelyard.errors import BrokerError, ProtocolError
 from steelyard.routes.table import ORDER_TOPIC_CONFIG
 from steelyard.types import MessageQueue
+from steelyard.wire import figures
+from steelyard.wire.figures import TIMES_MAX, QueueTimes, StoreTimes
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode, SteelyardCode
 from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, PERM_READ_WRITE
+
+
+class StoredTimes(NamedTuple):
+    """When messages were stored, in ms by the clock of their broker.
+
+    `now`: what that clock showed when it answered. `times`: by queue and offset; 0 for a message
+    that does not exist yet.
+    """
+
+    now: int
+    times: dict[tuple[MessageQueue, int], int]
 
 
 class Topics(Asking):
@@ -64,6 +82,41 @@ class Topics(Asking):
         header = headers.TopicRequestHeader(topic=topic)
         reply = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         return fastjson.read(TopicStatsTable, reply.body).offset_table
+
+    async def store_times(
+        self,
+        broker: str,
+        offsets: Mapping[MessageQueue, Iterable[int]],
+        *,
+        timeout_ms: int | None = None,
+    ) -> StoredTimes:
+        """Return when messages in queues of the broker at this address were stored.
+
+        An offset that was deleted stands for the first one that is left. The messages may be of
+        RocketMQ or Kafka producers. The request is our own: Apache brokers answer BrokerError 3.
+        """
+        asked = [(queue, offset) for queue, found in offsets.items() for offset in sorted(found)]
+        times: dict[tuple[MessageQueue, int], int] = {}
+        now = 0
+        for start in range(0, len(asked), TIMES_MAX):
+            part = asked[start : start + TIMES_MAX]
+            queues = tuple(
+                QueueTimes(queue.topic, queue.queue_id, tuple(offset for _, offset in rows))
+                for queue, rows in groupby(part, key=itemgetter(0))
+            )
+            reply = await self.ask(
+                broker,
+                SteelyardCode.STORE_TIMES,
+                body=figures.write(StoreTimes(queues)),
+                timeout_ms=timeout_ms,
+            )
+            answer = figures.read(reply.body, StoreTimes)
+            values = [value for queue in answer.queues for value in queue.values]
+            if len(values) != len(part):
+                raise ProtocolError(f"{broker} was asked for {len(part)} times, not {len(values)}")
+            times.update(zip(part, values, strict=True))
+            now = answer.now
+        return StoredTimes(now, times)
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
         """Return the groups that consume or have consumed a topic, sorted."""

@@ -22,6 +22,8 @@ class Admin(Resets, Messages, Doctor):
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `timeout_ms`: for each request.
+    - `address_translation`: pairs "ADVERTISED=REACHED": connect to the latter, host:port, where a
+      nameserver names the former, such as behind forwarded ports.
 
     It works with Apache RocketMQ 4.9 and 5.x as well as with Steelyard. Servers are asked one after
     the other; connections stay open until it is closed. Any number of tasks may share one. All

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import Future, Lock
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from steelyard.checks import Positive
 from steelyard.client.aio.running import Running
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import KafkaSettings
 from steelyard.client.reading import (
     CommitCallback,
@@ -90,8 +92,10 @@ class KafkaConsumer(Reading):
       list; default: the variable KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092.
     - `group_id`: members of one group share the partitions and the committed offsets; without it,
       only `assign` can be used.
+    - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every record that a poll returns, in this order.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
 
@@ -109,14 +113,14 @@ class KafkaConsumer(Reading):
         on_assigned: PartitionHook | None = None,
         on_revoked: PartitionHook | None = None,
         on_lost: PartitionHook | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
-        super().__init__(
-            topics, config, given, RebalanceHooks(on_assigned, on_revoked, on_lost), tls
-        )
+        hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
+        super().__init__(topics, config, given, hooks, interceptors, tls)
         self._starting = Lock()
         self._running: Running | None = None
 
@@ -196,7 +200,10 @@ class KafkaConsumer(Reading):
         return await self._ask(PartitionsFor(topic))
 
     async def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
-        """Make the group reassign its partitions soon."""
+        """Make the group reassign its partitions soon.
+
+        Raises ConfigError with `group_protocol="consumer"`: the coordinator decides then.
+        """
         await self._ask(Rejoin(reason))
 
     async def member(self) -> MemberState:
@@ -210,7 +217,10 @@ class KafkaConsumer(Reading):
 
     @property
     async def generation(self) -> int:
-        """The generation of the group in which this member is; -1 for none."""
+        """The generation of the group in which this member is; -1 for none.
+
+        With `group_protocol="consumer"`, the member's epoch.
+        """
         return (await self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------
@@ -227,7 +237,12 @@ class KafkaConsumer(Reading):
                 await self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
         running = await self._live()
-        return list(await running.poll(call, GiveBack(call.number)))
+        began_at_ns = self._interception.is_on and time.time_ns()
+        records = list(await running.poll(call, GiveBack(call.number)))
+        if records and self._interception.is_on:
+            config = self.config
+            self._interception.received(records, config.group_id, config.client_id, began_at_ns)
+        return records
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield records one by one until the consumer is closed.
@@ -346,7 +361,14 @@ class KafkaConsumer(Reading):
         return self._running
 
     async def _begun(self) -> Running:
-        running = Running(self.make(), "kafka-consumer", self._hooks, 1, tls=self._tls)
+        running = Running(
+            self.make(),
+            "kafka-consumer",
+            self._hooks,
+            1,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         await running.start()
         for call in self._first:
             await running.ask(call)

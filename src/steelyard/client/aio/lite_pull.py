@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -11,6 +12,7 @@ from steelyard.client.aio.client import Client
 from steelyard.client.aio.running import Running
 from steelyard.client.application import ChangeHook, Functions, Hook
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import LitePullSettings
 from steelyard.client.polling import Polling
 from steelyard.client.settings import Seconds
@@ -86,6 +88,7 @@ class LitePullConsumer(Polling, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every message that a poll returns, in this order.
     - `config`: settings as a LitePullConfig. Each may be given by name instead.
 
     Any task may call it, but only one may poll at a time. A poll that is cancelled, by
@@ -103,13 +106,16 @@ class LitePullConsumer(Polling, Client):
         on_queues_changed: ChangeHook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: LitePullConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[LitePullSettings],
     ) -> None:
         given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
         functions = Functions(None, None, on_assigned, on_revoked, on_lost, on_queues_changed)
-        super().__init__(config, given, functions, allocate=allocate, tls=tls)
+        super().__init__(
+            config, given, functions, allocate=allocate, interceptors=interceptors, tls=tls
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -124,7 +130,15 @@ class LitePullConsumer(Polling, Client):
         """
         self._check_open()
         node, application, assign = self.make()
-        running = Running(node, "consumer", application, 1, on_keep=self.on_keep, tls=self._tls)
+        running = Running(
+            node,
+            "consumer",
+            application,
+            1,
+            on_keep=self.on_keep,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         await self._begin(running, timeout, *assign)
         return self
 
@@ -147,7 +161,12 @@ class LitePullConsumer(Polling, Client):
         Defaults: the settings `poll_timeout_ms` and `pull_batch`. Raises ConfigError, ClosedError.
         """
         call = self.poll_call(timeout_ms, max_messages)
-        return list(await self._live().poll(call, GiveBack(call.number)))
+        began_at_ns = self._interception.is_on and time.time_ns()
+        messages = list(await self._live().poll(call, GiveBack(call.number)))
+        if messages and self._interception.is_on:
+            config = self.config
+            self._interception.received(messages, config.group, config.client_id, began_at_ns)
+        return messages
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit everything that polls returned, or `offsets`: the next offset to read per queue.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from steelyard.client import producing
 from steelyard.client.aio.client import Client
 from steelyard.client.aio.running import Running
 from steelyard.client.aio.workers import CHECKS_AT_ONCE, settled
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.keywords import ProducerSettings
 from steelyard.client.producing import (
     Checks,
@@ -35,12 +36,15 @@ from steelyard.nodes.producer import (
     SendRequest,
     Stop,
 )
+from steelyard.nodes.seam import Call
 from steelyard.produce.outgoing import reply_topic
 from steelyard.types import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from steelyard.wire.remoting.message import MessageView
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 
 @checked
@@ -64,6 +68,7 @@ class Producer(Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every message that is sent, in this order.
     - `config`: settings as a ProducerConfig. Each may be given by name instead.
     """
 
@@ -74,6 +79,7 @@ class Producer(Client):
         *,
         transaction_check: Callable[[MessageView], Says] | None = None,
         client_id: str | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: ProducerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[ProducerSettings],
@@ -82,6 +88,7 @@ class Producer(Client):
         checks = transaction_check is not None
         self.config = producing.producer_config(config, given, checks=checks)
         self._application = Checks(transaction_check)
+        self._interception = Interception(interceptors)
         self._tls = tls_context(tls)
 
     async def start(self, timeout: Seconds | None = None) -> Self:
@@ -95,7 +102,14 @@ class Producer(Client):
         if self._running is None:
             node = ProducerNode(self.config, new_ids(), SystemRandom())
             workers = CHECKS_AT_ONCE if self.config.checks else 0
-            running = Running(node, "producer", self._application, workers, tls=self._tls)
+            running = Running(
+                node,
+                "producer",
+                self._application,
+                workers,
+                tls=self._tls,
+                address_translation=self.config.address_translation,
+            )
             await self._begin(running, timeout)
         return self
 
@@ -130,7 +144,7 @@ class Producer(Client):
         whole = as_message(message, body, fields)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
-        return await self._live().ask(SendMessages((whole,), queue, timeout_ms))
+        return await self._send(SendMessages((whole,), queue, timeout_ms))
 
     async def send_async(
         self,
@@ -151,7 +165,14 @@ class Producer(Client):
         whole = as_message(message, body, fields)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
-        return self._live().ask_later(SendMessages((whole,), queue, timeout_ms))
+        running = self._live()
+        call: Call[SendResult] = SendMessages((whole,), queue, timeout_ms)
+        if not self._interception.is_on:
+            return running.ask_later(call)
+        call, context = self._interception.sending(call, self.config)
+        future = running.ask_later(call)
+        future.add_done_callback(self._interception.when_sent(context))
+        return future
 
     async def send_batch(
         self,
@@ -161,7 +182,7 @@ class Producer(Client):
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send messages of one topic in one request: stored all or none, in order, in one queue."""
-        return await self._live().ask(SendMessages(tuple(messages), queue, timeout_ms))
+        return await self._send(SendMessages(tuple(messages), queue, timeout_ms))
 
     async def send_oneway(
         self,
@@ -179,7 +200,7 @@ class Producer(Client):
         whole = as_message(message, body, fields)
         if selector is not None:
             queue = await self._selected(selector, whole, queue)
-        await self._live().ask(SendOneway((whole,), queue))
+        await self._send(SendOneway((whole,), queue))
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -203,7 +224,7 @@ class Producer(Client):
         """
         whole = as_message(message, body, fields)
         running = self._live()
-        half = await running.ask(SendHalf(whole, timeout_ms))
+        half = await self._send(SendHalf(whole, timeout_ms))
         state, remark = producing.fate_without_execute(half), ""
         if state is None:
             state = TransactionState.UNKNOWN
@@ -237,7 +258,7 @@ class Producer(Client):
         whole = as_message(message, body, fields)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
-        return await self._live().ask(SendRequest(whole, queue, timeout_ms))
+        return await self._send(SendRequest(whole, queue, timeout_ms))
 
     async def reply(
         self,
@@ -253,7 +274,7 @@ class Producer(Client):
         otherwise as `send` does.
         """
         whole = as_message(reply_topic(request), body, fields)
-        return await self._live().ask(SendReply(whole, request, timeout_ms))
+        return await self._send(SendReply(whole, request, timeout_ms))
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -263,6 +284,20 @@ class Producer(Client):
         Raises RouteError if not even the default topic has a route.
         """
         return await self._live().ask(FetchQueues(topic))
+
+    async def _send(self, call: Call[T]) -> T:
+        """Pass a send to the node, and tell the interceptors of it."""
+        running = self._live()
+        if not self._interception.is_on:
+            return await running.ask(call)
+        call, context = self._interception.sending(call, self.config)
+        try:
+            result = await running.ask(call)
+        except BaseException as error:
+            self._interception.sent(context, None, error)
+            raise
+        self._interception.sent(context, result, None)
+        return result
 
     async def _selected(
         self,

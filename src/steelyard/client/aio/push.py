@@ -10,6 +10,7 @@ from steelyard.client.aio.client import Client
 from steelyard.client.aio.running import Running
 from steelyard.client.application import BatchListener, Functions, Hook, MessageListener
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import ConsumerSettings
 from steelyard.client.pushing import Listeners, Pushing, resize
 from steelyard.client.settings import Seconds
@@ -52,6 +53,7 @@ class PushConsumer(Pushing, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every message that is passed to a listener, in this order.
     - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
     Listener and hooks may be plain functions, too; then they must not block.
@@ -71,6 +73,7 @@ class PushConsumer(Pushing, Client):
         on_lost: Hook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: ConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[ConsumerSettings],
@@ -78,7 +81,9 @@ class PushConsumer(Pushing, Client):
         given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
         given |= {"orderly": orderly, "consume_threads": concurrency}
         functions = Functions(listener, batch_listener, on_assigned, on_revoked, on_lost)
-        super().__init__(config, given, functions, allocate=allocate, tls=tls)
+        super().__init__(
+            config, given, functions, allocate=allocate, interceptors=interceptors, tls=tls
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -95,7 +100,13 @@ class PushConsumer(Pushing, Client):
         node, application = self.make()
         workers = self.config.consume_threads
         running = Running(
-            node, "consumer", application, workers, on_keep=self.on_keep, tls=self._tls
+            node,
+            "consumer",
+            application,
+            workers,
+            on_keep=self.on_keep,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
         )
         await self._begin(running, timeout)
         return self

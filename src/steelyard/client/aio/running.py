@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,9 +31,17 @@ class Running:
         *,
         on_keep: Callable[[bytes], None] | None = None,
         tls: ssl.SSLContext | None = None,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self._workers = Workers(application, workers, f"steelyard-{name}")
-        self.driver = Driver(node, name=name, on_hand=self._workers.hand, on_keep=on_keep, tls=tls)
+        self.driver = Driver(
+            node,
+            name=name,
+            on_hand=self._workers.hand,
+            on_keep=on_keep,
+            tls=tls,
+            address_translation=address_translation,
+        )
         self._workers.post = self.driver.handle
         self._closing = False
 

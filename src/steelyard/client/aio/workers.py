@@ -99,6 +99,7 @@ class Workers:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 # this task is cancelled; otherwise it was something that the function awaited
+                application.abandoned(handed)
                 raise
             return application.failure(handed, error)
         except Exception as error:

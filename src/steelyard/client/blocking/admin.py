@@ -45,6 +45,8 @@ class Admin:
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `timeout_ms`: for each request.
+    - `address_translation`: pairs "ADVERTISED=REACHED": connect to the latter, host:port, where a
+      nameserver names the former, such as behind forwarded ports.
 
     It works with Apache RocketMQ 4.9 and 5.x as well as with Steelyard. Servers are asked one after
     the other; connections stay open until it is closed. Any number of threads may share one. All
@@ -62,6 +64,7 @@ class Admin:
         security_token: str = "",
         tls: bool | ssl.SSLContext | None = None,
         timeout_ms: int = TIMEOUT_MS,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self._admin = AsyncAdmin(
             nameservers,
@@ -70,6 +73,7 @@ class Admin:
             security_token=security_token,
             tls=tls,
             timeout_ms=timeout_ms,
+            address_translation=address_translation,
         )
         self._loop: Background | None = None
 
@@ -124,6 +128,7 @@ class Admin:
     system_topics = _blocking(AsyncAdmin.system_topics)
     queues = _blocking(AsyncAdmin.queues)
     topic_stats = _blocking(AsyncAdmin.topic_stats)
+    store_times = _blocking(AsyncAdmin.store_times)
     groups_of = _blocking(AsyncAdmin.groups_of)
     create_topic = _blocking(AsyncAdmin.create_topic)
     delete_topic = _blocking(AsyncAdmin.delete_topic)

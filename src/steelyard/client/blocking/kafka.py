@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from steelyard.checks import Positive
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import KafkaSettings
 from steelyard.client.reading import (
     CommitCallback,
@@ -92,8 +94,10 @@ class KafkaConsumer(Reading):
       list; default: the variable KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092.
     - `group_id`: members of one group share the partitions and the committed offsets; without it,
       only `assign` can be used.
+    - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every record that a poll returns, in this order.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
 
@@ -111,14 +115,14 @@ class KafkaConsumer(Reading):
         on_assigned: PartitionHook | None = None,
         on_revoked: PartitionHook | None = None,
         on_lost: PartitionHook | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
-        super().__init__(
-            topics, config, given, RebalanceHooks(on_assigned, on_revoked, on_lost), tls
-        )
+        hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
+        super().__init__(topics, config, given, hooks, interceptors, tls)
         self._starting = Lock()
         self._running: Running | None = None
 
@@ -198,7 +202,10 @@ class KafkaConsumer(Reading):
         return self._ask(PartitionsFor(topic))
 
     def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
-        """Make the group reassign its partitions soon."""
+        """Make the group reassign its partitions soon.
+
+        Raises ConfigError with `group_protocol="consumer"`: the coordinator decides then.
+        """
         self._ask(Rejoin(reason))
 
     def member(self) -> MemberState:
@@ -212,7 +219,10 @@ class KafkaConsumer(Reading):
 
     @property
     def generation(self) -> int:
-        """The generation of the group in which this member is; -1 for none."""
+        """The generation of the group in which this member is; -1 for none.
+
+        With `group_protocol="consumer"`, the member's epoch.
+        """
         return (self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------
@@ -229,7 +239,12 @@ class KafkaConsumer(Reading):
                 self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
         running = self._live()
-        return list(running.poll(call, GiveBack(call.number)))
+        began_at_ns = self._interception.is_on and time.time_ns()
+        records = list(running.poll(call, GiveBack(call.number)))
+        if records and self._interception.is_on:
+            config = self.config
+            self._interception.received(records, config.group_id, config.client_id, began_at_ns)
+        return records
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records one by one until the consumer is closed.
@@ -348,7 +363,14 @@ class KafkaConsumer(Reading):
         return self._running
 
     def _begun(self) -> Running:
-        running = Running(self.make(), "kafka-consumer", self._hooks, 1, tls=self._tls)
+        running = Running(
+            self.make(),
+            "kafka-consumer",
+            self._hooks,
+            1,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         running.start()
         for call in self._first:
             running.ask(call)

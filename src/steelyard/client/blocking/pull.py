@@ -99,7 +99,14 @@ class PullConsumer(Pulling, Client):
         self._check_open()
         node, application = self.make()
         workers = 1 if self.config.queue_changes else 0
-        running = Running(node, "consumer", application, workers, tls=self._tls)
+        running = Running(
+            node,
+            "consumer",
+            application,
+            workers,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
+        )
         self._begin(running, timeout)
         return self
 

@@ -11,6 +11,7 @@ from steelyard.client.application import BatchListener, Functions, Hook, Message
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.client import Client
 from steelyard.client.blocking.running import Running
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import ConsumerSettings
 from steelyard.client.pushing import Listeners, Pushing, resize
 from steelyard.client.settings import Seconds
@@ -53,6 +54,7 @@ class PushConsumer(Pushing, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `interceptors`: are told of every message that is passed to a listener, in this order.
     - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
     Listener and hooks may be coroutine functions: a worker thread then waits for each call,
@@ -73,6 +75,7 @@ class PushConsumer(Pushing, Client):
         on_lost: Hook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: ConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[ConsumerSettings],
@@ -80,7 +83,9 @@ class PushConsumer(Pushing, Client):
         given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
         given |= {"orderly": orderly, "consume_threads": consume_threads}
         functions = Functions(listener, batch_listener, on_assigned, on_revoked, on_lost)
-        super().__init__(config, given, functions, allocate=allocate, tls=tls)
+        super().__init__(
+            config, given, functions, allocate=allocate, interceptors=interceptors, tls=tls
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -97,7 +102,13 @@ class PushConsumer(Pushing, Client):
         node, application = self.make()
         workers = self.config.consume_threads
         running = Running(
-            node, "consumer", application, workers, on_keep=self.on_keep, tls=self._tls
+            node,
+            "consumer",
+            application,
+            workers,
+            on_keep=self.on_keep,
+            tls=self._tls,
+            address_translation=self.config.address_translation,
         )
         self._begin(running, timeout)
         return self

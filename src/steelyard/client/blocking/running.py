@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -36,13 +36,21 @@ class Running:
         *,
         on_keep: Callable[[bytes], None] | None = None,
         tls: ssl.SSLContext | None = None,
+        address_translation: Sequence[str] = (),
     ) -> None:
         self._loop = background()
         self._workers = Workers(application, workers, f"steelyard-{name}")
         on_hand = self._workers.hand
 
         async def build() -> Driver:
-            return Driver(node, name=name, on_hand=on_hand, on_keep=on_keep, tls=tls)
+            return Driver(
+                node,
+                name=name,
+                on_hand=on_hand,
+                on_keep=on_keep,
+                tls=tls,
+                address_translation=address_translation,
+            )
 
         self.driver = self._loop.wait(build())
         self._workers.post = self.driver.post

@@ -20,7 +20,7 @@ from steelyard.groups.kafka.consumer.member import ConsumerGroupMember as Consum
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.effects import Begun
 from steelyard.groups.kafka.groups import Group
-from steelyard.types import TopicPartition
+from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
 
 
@@ -86,6 +86,11 @@ class KafkaOffset(msgspec.Struct, frozen=True):
     offset: int | None
     member_id: str = ""
     end_offset: int | None = None
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Return the queue that the partition is."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property
     def lag(self) -> int | None:

@@ -44,6 +44,13 @@ Source: sarama's consumer_group.go, consumerGroupSession.release.
 JAVA = "apache-kafka-java"
 """Apache's Java clients, as they name themselves."""
 
+COUNTING_FROM_ANSWERS = frozenset({JAVA, "steelyard"})
+"""Clients, as they name themselves, that count a changed interval from the answer that tells it
+(KIP-848), and whose time-outs have nothing to do with it.
+
+Source: AbstractHeartbeatRequestManager.java; groups.kafka.member.consumer.heartbeats.
+"""
+
 NAMELESS_VERSION_MIN = 4
 """Version of Heartbeat from which clients may wait that have not named themselves on this link.
 

@@ -26,6 +26,22 @@ COUNT_MAX = 1_000_000
 SHOWN_MAX = 1_000
 """Maximum rows of a table that are printed."""
 
+SHOWN = (
+    "started_at",
+    "group",
+    "trigger",
+    "reason",
+    "queues_moved",
+    "queues_stalled",
+    "pause_max_ms",
+    "reprocessed_max",
+    "drain_ms",
+)
+"""Columns of the rebalances that are printed, so that a line fits a wide terminal."""
+
+REASON_WIDTH = 60
+"""Characters of a text that are printed."""
+
 
 def add_ledger(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
     """Add the parser of `steelyard pipeline ledger`."""
@@ -100,7 +116,7 @@ def _run(options: argparse.Namespace, session: MakeSession) -> int:
     with noting_signals(ended):
         wait_for(query, line, ended)
     tables = tables_in(spark, options.out, table_format=options.table_format)
-    tables.rebalances.drop("day", "batch").orderBy("started_at").show(SHOWN_MAX, truncate=False)
+    tables.rebalances.orderBy("started_at").select(*SHOWN).show(SHOWN_MAX, REASON_WIDTH)
     print(f"hand-offs: {tables.handoffs.count()}; tables in {options.out}")
     if options.report:
         from steelyard.spark.report import write_report

@@ -15,7 +15,7 @@ from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.errors import SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.routes.brokers import BrokerEntry, brokers_namespace
-from steelyard.types import TopicPartition
+from steelyard.types import MessageQueue, TopicPartition
 from steelyard.version import __version__
 from steelyard.web.console.answers import (
     BrokerView,
@@ -56,7 +56,12 @@ class NameserverCluster:
         self._reader = reader
         self._consumer: PullConsumer | None = None
         self._tls = tls
-        self._calls = KafkaRequester(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
+        self._calls = KafkaRequester(
+            CLIENT_ID,
+            timeout_ms=timeout_ms,
+            tls=tls,
+            address_translation=admin.config.address_translation,
+        )
         self._entries = Fresh(self._kafka_entries, ENTRIES_FRESH_MS)
         self._rates = Rates()
         self._remoting = RemotingSource(admin, self._reading, reader)
@@ -81,6 +86,7 @@ class NameserverCluster:
                 access_key=config.access_key,
                 secret_key=config.secret_key,
                 security_token=config.security_token,
+                address_translation=config.address_translation,
                 tls=self._tls,
             )
             self._starting = asyncio.create_task(self._consumer.start())
@@ -227,7 +233,7 @@ class _OurGroups:
     async def waits(self) -> Waits:
         reading = await self._reader.read()
         ends = {
-            (each.name, row.topic, row.queue_id): row.end
+            MessageQueue(row.topic, each.name, row.queue_id): row.end
             for each in reading.brokers
             if each.figures is not None
             for row in each.figures.queues
@@ -238,8 +244,8 @@ class _OurGroups:
             for group in each.kafka.groups if each.kafka else ():
                 of_group = waits.setdefault(group.group, {})
                 for row in group.offsets:
-                    queue = (row.broker, row.topic, row.queue_id)
-                    stored = reading.waiting.get((*queue, row.offset))
+                    queue = MessageQueue(row.topic, row.broker, row.queue_id)
+                    stored = reading.waiting.get((queue, row.offset))
                     if stored and row.offset < ends.get(queue, 0):
                         of_group[TopicPartition(row.topic, row.partition)] = max(0, now - stored)
         return waits

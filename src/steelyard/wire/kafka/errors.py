@@ -146,3 +146,11 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+
+def code_name(code: int) -> str:
+    """Return Kafka's name of an error code, or the number of an unknown one."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"

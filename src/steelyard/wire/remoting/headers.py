@@ -365,6 +365,15 @@ class TopicRequestHeader(Header, frozen=True, kw_only=True):
     topic: str
 
 
+class CloneGroupOffsetRequestHeader(Header, frozen=True, kw_only=True):
+    """314 CLONE_GROUP_OFFSET. `topic`: None or empty for all; `offline`: also what is not read."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
 class ConsumeStatsRequestHeader(Header, frozen=True, kw_only=True):
     """208 GET_CONSUME_STATS."""
 

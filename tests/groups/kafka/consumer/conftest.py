@@ -333,7 +333,7 @@ class Client:
         One that waits is released, and its answer comes first.
         """
         if self.waiting is not None:
-            self.rig.consumers.released(self.link, self.rig.effects)
+            self.rig.consumers.released(self.link, self.rig.now, self.rig.effects)
             self.read()
             assert self.waiting is None
         joins = self.epoch == 0

@@ -25,7 +25,7 @@ from steelyard.groups.kafka.consumer import records
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
-from steelyard.groups.kafka.consumer.waiting import SHORT_MS
+from steelyard.groups.kafka.consumer.waiting import SHORT_TIMEOUT_MS, UNHEARD_MS
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
 from steelyard.groups.kafka.report import report_consumer
@@ -56,7 +56,7 @@ def test_first_member_gets_everything_at_once() -> None:
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == (
         "m1",
         1,
-        100,
+        SHORT_TIMEOUT_MS,
     )
     assert assigned(response) == of("t", 0, 1, 2, 3)
     assert rig.group.state == "Stable"
@@ -825,7 +825,7 @@ def test_a_heartbeat_with_nothing_in_it_changes_nothing() -> None:
     before = rig.group.each()
     answer = rig.ask(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1))
     assert answer == ConsumerGroupHeartbeatResponse(
-        member_id="m1", member_epoch=1, heartbeat_interval_ms=5_000
+        member_id="m1", member_epoch=1, heartbeat_interval_ms=UNHEARD_MS
     )
     assert rig.group.each() == before
 
@@ -840,7 +840,7 @@ def test_members_that_join_one_after_the_other_get_one_target() -> None:
         rig.pass_time(10)
         answer = rig.join(f"m{number}")
         assert (answer.member_epoch, assigned(answer)) == (1, set())
-        assert answer.heartbeat_interval_ms == SHORT_MS
+        assert answer.heartbeat_interval_ms == SHORT_TIMEOUT_MS
     assert (rig.group.epoch, rig.group.assignment_epoch) == (8, 1)
     rig.pass_time(QUIET_MS_MIN)
     assert rig.group.assignment_epoch == 8

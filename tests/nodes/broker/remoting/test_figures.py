@@ -37,7 +37,9 @@ def times(rig: Rig, link: int, *offsets: int, topic: str = TOPIC) -> tuple[int, 
     rig.advance(100)
     answer = rig.reply_to(link, opaque)
     assert answer is not None
-    (queue,) = figures.read(answer.body, StoreTimes).queues
+    told = figures.read(answer.body, StoreTimes)
+    assert rig.now - 100 <= told.now <= rig.now
+    (queue,) = told.queues
     return queue.values
 
 

@@ -1,4 +1,4 @@
-"""222: an operator sends a group to another place."""
+"""222 and 314: an operator sends a group to another place, or where another group is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from tests.nodes.broker.driver import START, TOPIC
 from steelyard.nodes.seam import Received
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
-from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData, ResetOffsetBody
+from steelyard.wire.remoting.bodies import (
+    CommittedOffsetTable,
+    ConsumerData,
+    HeartbeatData,
+    ResetOffsetBody,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
@@ -172,3 +177,60 @@ def test_answers_are_not_orders(rig: Rig, link: int) -> None:
     rig.ask(link, RESET, HEADER)
     answer = replace(pushed(rig, link)[0], flag=RESPONSE_FLAG)
     assert rig.event(Received(link, answer)) == []
+
+
+CLONE = RequestCode.CLONE_GROUP_OFFSET
+OTHER = "other-topic"
+
+
+def clone(rig: Rig, link: int, **more: object) -> Command:
+    return rig.ask(link, CLONE, {"srcGroup": GROUP, "destGroup": "copy", **more})
+
+
+def copied(rig: Rig, link: int) -> dict[str, dict[int, int]]:
+    """What the copy has committed: offsets by queue, by topic."""
+    body = rig.ask(link, RequestCode.GET_ALL_CONSUMER_OFFSET).body
+    table = fastjson.read(CommittedOffsetTable, body).offset_table
+    return {key.removesuffix("@copy"): offsets for key, offsets in table.items() if "@copy" in key}
+
+
+@pytest.fixture
+def reading(rig: Rig, link: int) -> int:
+    """The group has committed offsets of another topic as well."""
+    rig.send(link, topic=OTHER)
+    ext = {"consumerGroup": GROUP, "topic": OTHER, "queueId": 0, "commitOffset": 1}
+    assert rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
+    return link
+
+
+@pytest.mark.parametrize(
+    ("more", "topics"),
+    [
+        ({"topic": TOPIC}, {TOPIC}),
+        ({"topic": ""}, {TOPIC, OTHER}),
+        ({}, {TOPIC, OTHER}),
+        ({"topic": "nowhere"}, set()),
+    ],
+)
+def test_a_group_gets_the_offsets_of_another(
+    rig: Rig, reading: int, more: dict[str, object], topics: set[str]
+) -> None:
+    assert clone(rig, reading, **more).code == ResponseCode.SUCCESS
+    whole = {TOPIC: {0: 3, 1: 0}, OTHER: {0: 1}}
+    assert copied(rig, reading) == {topic: whole[topic] for topic in topics}
+
+
+@pytest.mark.parametrize(("offline", "topics"), [("false", {OTHER}), ("true", {TOPIC, OTHER})])
+def test_what_the_other_groups_members_do_not_read_is_not_copied(
+    rig: Rig, reading: int, offline: str, topics: set[str]
+) -> None:
+    rig.beat(rig.connect(), "c1", OTHER)
+    assert clone(rig, reading, offline=offline).code == ResponseCode.SUCCESS
+    assert copied(rig, reading).keys() == topics
+
+
+def test_a_copy_that_cannot_be(rig: Rig, reading: int) -> None:
+    assert clone(rig, reading, srcGroup="nobody").code == ResponseCode.SUCCESS
+    assert clone(rig, reading, destGroup="a@b").code == ResponseCode.SYSTEM_ERROR
+    assert rig.ask(reading, CLONE, {"srcGroup": GROUP}).code == ResponseCode.SYSTEM_ERROR
+    assert copied(rig, reading) == {}

@@ -46,6 +46,12 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from steelyard.wire.kafka.messages.consumer_groups import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from steelyard.wire.kafka.messages.consumer_groups import TopicPartitions as TopicIdPartitions
 from steelyard.wire.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     TopicPartitions,
@@ -89,6 +95,10 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Script = Callable[[Request], ApiMessage | None]
 
 
+def topic_id(name: str | None) -> bytes:
+    return (name or "").encode().ljust(16, b"-")
+
+
 class Cluster:
     """Two brokers in a few lines, `a` leads partition 0, `b` partition 1; a group whose only member is the consumer."""
 
@@ -108,6 +118,8 @@ class Cluster:
         self.silent: dict[int, set[str]] = {}
         """The same, of one node."""
         self.generation = 0
+        self.share: tuple[int, ...] = (0, 1)
+        """Partitions that a KIP-848 member is assigned."""
 
     def fill(self, partition: TopicPartition, *values: bytes) -> None:
         """Append one batch."""
@@ -159,7 +171,7 @@ class Cluster:
                 if key.topic == name
             )
             code = 0 if parts else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topics.append(MetadataResponseTopic(code, name, partitions=parts))
+            topics.append(MetadataResponseTopic(code, name, topic_id(name), partitions=parts))
         return MetadataResponse(0, brokers, topics=topics)
 
     def _fetch(self, request: Request) -> ApiMessage | None:
@@ -227,6 +239,16 @@ class Cluster:
     def _heartbeat(self, request: Request) -> ApiMessage:
         return HeartbeatResponse(0, self.code("Heartbeat"))
 
+    def _consumergroupheartbeat(self, request: Request) -> ApiMessage:
+        assert isinstance(request.message, ConsumerGroupHeartbeatRequest)
+        code = self.code("ConsumerGroupHeartbeat")
+        if not code and request.message.member_epoch == 0:
+            self.generation += 1
+        share = Assignment((TopicIdPartitions(topic_id("t"), self.share),))
+        return ConsumerGroupHeartbeatResponse(
+            0, code, None, request.message.member_id, self.generation, 5_000, share
+        )
+
     def _leavegroup(self, request: Request) -> ApiMessage:
         return LeaveGroupResponse()
 
@@ -275,7 +297,7 @@ class Rig:
                 "bootstrap_servers": ("a:9092",),
                 "group_id": "g",
                 "auto_offset_reset": "earliest",
-                "assignors": ("range",),
+                **({} if "group_protocol" in settings else {"assignors": ("range",)}),
                 **settings,
             }
         )

@@ -18,11 +18,15 @@ def main() -> None:
         "enable_auto_commit": False,
         "max_poll_interval_ms": int(options["poll_ms"]),
         "metadata_max_age_ms": int(options["refresh_ms"]),
-        "session_timeout_ms": int(options["session_ms"]),
-        "heartbeat_interval_ms": int(options["heartbeat_ms"]),
         "fetch_max_wait_ms": 200,
-        "assignors": (options["assignor"],),
     }
+    if options["assignor"] == "uniform":  # the servers' own: KIP-848
+        settings["group_protocol"] = "consumer"
+        settings["group_remote_assignor"] = "uniform"
+    else:
+        settings["assignors"] = (options["assignor"],)
+        settings["session_timeout_ms"] = int(options["session_ms"])
+        settings["heartbeat_interval_ms"] = int(options["heartbeat_ms"])
     if "instance" in options:
         settings["group_instance_id"] = options["instance"]
     consumer = KafkaConsumer(

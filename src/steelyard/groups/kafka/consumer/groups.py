@@ -41,7 +41,7 @@ from steelyard.groups.kafka.consumer.member_changes import (
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
-from steelyard.groups.kafka.consumer.waiting import SHORT_MS, LateHeartbeats
+from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
@@ -239,7 +239,9 @@ class ConsumerGroups:
             if holdings(after) == holdings(member):
                 continue  # a higher epoch alone can wait for the next heartbeat
             self._changes.put(group, member, after, now)
-            answers.append((waiter, self._response(group, after, now, changed=True, tells=True)))
+            waited_ms = now - waiter.since
+            news = self._response(group, after, now, changed=True, tells=True, waited_ms=waited_ms)
+            answers.append((waiter, news))
         try:
             self._changes.settled(group, effects)
         except StorageError as error:
@@ -250,9 +252,9 @@ class ConsumerGroups:
         for waiter, answer in answers:
             self._late.answer(waiter, answer, effects)
 
-    def released(self, link: int, effects: Effects) -> None:
+    def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""
-        self._late.released(link, effects)
+        self._late.released(link, now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
         """End what waits on a link that is closed."""
@@ -353,9 +355,10 @@ class ConsumerGroups:
                 return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         self._settle_in(group, now, effects)
         # One that still waits is on a connection that its member has given up: no news for that.
-        self._late.gone(group.group_id, member_id, ErrorCode.NONE, effects)
+        self._late.superseded(group.group_id, member_id, now, effects)
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
+        self._late.heard(group.group_id, member.member_id, asker.software)
         self._changes.settled(group, effects)
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -392,7 +395,7 @@ class ConsumerGroups:
         """
         longest = self._config.group_consumer_heartbeat_interval_ms
         if group.awaits_target(member.member_id):
-            return min(SHORT_MS, longest)
+            return self._late.short_ms(group.group_id, member.member_id)
         if group.window.is_restless(now):
             return min(max(RESTLESS_MS, RESTLESS_MS_OF_EACH * len(group)), longest)
         return None
@@ -414,6 +417,7 @@ class ConsumerGroups:
         changed: bool,
         tells: bool,
         reported: bool = False,
+        waited_ms: int = 0,
     ) -> ConsumerGroupHeartbeatResponse:
         """Return the answer to a heartbeat. `tells`: with the partitions that it may read."""
         interval_ms = self._late.interval_ms(
@@ -421,6 +425,7 @@ class ConsumerGroups:
             member,
             changed=changed,
             reported=reported,
+            waited_ms=waited_ms,
             usual_ms=self._usual_ms(group, member, now),
         )
         return ConsumerGroupHeartbeatResponse(

@@ -9,12 +9,16 @@
   has to give up partitions, or has yet to get some. Otherwise it tells the usual one. An answer
   that another request has released tells a short one as well: otherwise the member would hear of
   nothing for a whole interval (Java counts a new interval from the answer).
-- Java counts an interval from the answer: after a wait it is told a short one, and waits again.
+- Java, and our own member, count an interval from the answer (COUNTING_FROM_ANSWERS): after a wait
+  they are told a short one, and wait again.
 - librdkafka counts it from the heartbeat, and uses the interval that it was told last as the
-  time-out of the next heartbeat, but at least a second. So a wait leaves it 750 ms of that for the
-  way, on busy machines as well, and the interval told after a wait grows step by step: it is what
-  was waited and UNHEARD_MS, so that nobody is without news for longer. Other clients are taken to
-  be like librdkafka.
+  time-out of the next heartbeat. It looks for requests that are over their time-outs once a second,
+  and then closes the connection. So a wait leaves it 750 ms of that for the way, on busy machines
+  as well; after a short interval it does not wait at all. The interval told grows step by step: it
+  is what was waited and UNHEARD_MS, so that nobody is without news for longer. An answer with news,
+  or released by another request, tells what was waited, if that is longer than the short interval:
+  the next heartbeat comes at once as well, and can wait. Other clients are taken to be like
+  librdkafka.
 
 What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
 """
@@ -32,8 +36,7 @@ from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import (
-    JAVA,
-    TIMEOUT_MS_MIN,
+    COUNTING_FROM_ANSWERS,
     Waiter,
     Waiters,
     WaitLimits,
@@ -44,7 +47,10 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
 SHORT_MS = 100
-"""The interval that a member is told while something is under way for it."""
+"""The interval that is told while something is under way for a member, if it is no time-out."""
+
+SHORT_TIMEOUT_MS = 200
+"""The same for clients that use it as a time-out, too, which busy brokers have to meet."""
 
 MARGIN_MS = 750
 """What a wait leaves of a heartbeat's time-out: 15 % of the usual 5 s."""
@@ -57,10 +63,20 @@ FLEXIBLE_VERSION = 4
 
 
 class Pace(msgspec.Struct):
-    """What a member was told last. `reports`: it has yet to report that it has changed."""
+    """What a member was told last.
+
+    `counts_from_answers`: its client does, and has a time-out of its own;
+    `reports`: it has yet to report that it has changed.
+    """
 
     told_ms: int
+    counts_from_answers: bool = False
     reports: bool = False
+
+    @property
+    def wait_ms(self) -> int:
+        """Return how long its next heartbeat may wait if what was told is its time-out."""
+        return max(self.told_ms - MARGIN_MS, 0)
 
 
 class LateHeartbeats:
@@ -77,6 +93,21 @@ class LateHeartbeats:
 
     # -- what a member is told -------------------------------------------------------------------
 
+    def heard(self, group_id: str, member_id: str, software: str) -> None:
+        """Note the client of a member, from which a heartbeat came."""
+        if self.enabled:
+            pace = self._pace(group_id, member_id)
+            pace.counts_from_answers = software in COUNTING_FROM_ANSWERS
+
+    def short_ms(self, group_id: str, member_id: str, waited_ms: int = 0) -> int:
+        """Return the interval of a member for which something is under way.
+
+        With it, the next heartbeat comes soon after an answer that waited so long.
+        """
+        counts_from_answers = self._pace(group_id, member_id).counts_from_answers
+        short_ms = SHORT_MS if counts_from_answers else max(SHORT_TIMEOUT_MS, waited_ms)
+        return min(short_ms, self._interval_ms)
+
     def interval_ms(
         self,
         group_id: str,
@@ -84,24 +115,25 @@ class LateHeartbeats:
         *,
         changed: bool,
         reported: bool,
+        waited_ms: int = 0,
         usual_ms: int | None = None,
     ) -> int:
-        """Return the interval to tell a member.
+        """Return the interval to tell a member, in an answer that comes now.
 
-        `changed`: by this heartbeat; `reported`: it has told what it owns; `usual_ms`: for a member
-        for which nothing is under way, if it is not the configured one.
+        `changed`: by this heartbeat; `reported`: it has told what it owns; `waited_ms`: since the
+        heartbeat; `usual_ms`: for a member for which nothing is under way, if it is not the
+        configured one.
         """
         if not self.enabled:
             return self._interval_ms
-        pace = self._paces.setdefault((group_id, member.member_id), Pace(self._interval_ms))
-        is_short = changed or (reported and pace.reports) or not _is_stable(member)
-        pace.reports = changed
-        pace.told_ms = self._short_ms if is_short else usual_ms or self._interval_ms
-        return pace.told_ms
-
-    @property
-    def _short_ms(self) -> int:
-        return min(SHORT_MS, self._interval_ms)
+        pace = self._pace(group_id, member.member_id)
+        told_ms = usual_ms or self._interval_ms
+        if changed or (reported and pace.reports) or not _is_stable(member):
+            told_ms = self.short_ms(group_id, member.member_id, waited_ms)
+        elif reported or not pace.wait_ms:  # so it could not wait
+            told_ms = min(told_ms, UNHEARD_MS)
+        pace.reports, pace.told_ms = changed, told_ms
+        return told_ms
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Forget a member that is none any more."""
@@ -124,28 +156,26 @@ class LateHeartbeats:
 
         None of its member may still wait. `usual_ms`: see `interval_ms`.
         """
-        self.released(asker.link, effects)
+        self.released(asker.link, now, effects)
         if (
             not self.enabled
             or member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
             or not may_wait(asker, FLEXIBLE_VERSION)
         ):
             return False
-        is_java = asker.software == JAVA
         most_ms = self._limits.limited(group_id, member.member_id, self._wait_max_ms)
-        if not is_java:
-            pace = self._paces.get((group_id, member.member_id))
-            timeout_ms = max(TIMEOUT_MS_MIN, 0 if pace is None else pace.told_ms)
-            most_ms = min(most_ms, timeout_ms - MARGIN_MS)
+        pace = self._pace(group_id, member.member_id)
+        if not pace.counts_from_answers:
+            most_ms = min(most_ms, pace.wait_ms)
         time_ms = wait_ms(most_ms, self._session_ms)
         if not time_ms:
             return False
         usual_ms = usual_ms or self._interval_ms
-        is_short = is_java or not _is_stable(member)
+        is_short = pace.counts_from_answers or not _is_stable(member)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._short_ms
+            heartbeat_interval_ms=self.short_ms(group_id, member.member_id, time_ms)
             if is_short
             else min(usual_ms, time_ms + UNHEARD_MS),
         )
@@ -172,47 +202,53 @@ class LateHeartbeats:
         effects.append(Replied(waiter.handle, message))
 
     def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer a member that is none any more with this error, or with NONE for another cause."""
+        """Answer a member that is none any more with this error."""
         waiter = self._waiting.of_member(group_id, member_id)
         if waiter is not None:
-            self._end(waiter, error, effects)
+            self._refuse(waiter, error, effects)
 
     def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer all members of a group that has another coordinator now."""
         for waiter in self._waiting.of_group(group_id):
-            self._end(waiter, error, effects)
+            self._refuse(waiter, error, effects)
 
     def left(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer a member that is away or replaced, and forget what it was told."""
         self.gone(group_id, member_id, error, effects)
         self.forget(group_id, member_id)
 
-    def released(self, link: int, effects: Effects) -> None:
+    def superseded(self, group_id: str, member_id: str, now: int, effects: Effects) -> None:
+        """Answer a heartbeat whose member has sent another one."""
+        self._release(self._waiting.of_member(group_id, member_id), now, effects)
+
+    def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, on which something else came."""
-        waiter = self._waiting.of_link(link)
-        if waiter is not None:
-            self._end(waiter, ErrorCode.NONE, effects)
+        self._release(self._waiting.of_link(link), now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
         """End what waits on a link that is closed, perhaps because it waited too long."""
         waiter = self._waiting.of_link(link)
         if waiter is not None:
             self._limits.closed(waiter, now)
-        self.released(link, effects)
+        self._release(waiter, now, effects)
 
-    def _end(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
-        if error is not ErrorCode.NONE:
-            self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
+    def _refuse(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
+        self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
+
+    def _release(self, waiter: Waiter | None, now: int, effects: Effects) -> None:
+        if waiter is None:
             return
         assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-        self._tell(waiter, self._short_ms)
-        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=self._short_ms)
+        short_ms = self.short_ms(waiter.group_id, waiter.member_id, now - waiter.since)
+        self._pace(waiter.group_id, waiter.member_id).told_ms = short_ms
+        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=short_ms)
         self.answer(waiter, message, effects)
 
-    def _tell(self, waiter: Waiter, interval_ms: int) -> None:
-        pace = self._paces.get((waiter.group_id, waiter.member_id))
-        if pace is not None:
-            pace.told_ms = interval_ms
+    def _pace(self, group_id: str, member_id: str) -> Pace:
+        key = group_id, member_id
+        if key not in self._paces:
+            self._paces[key] = Pace(self._interval_ms)
+        return self._paces[key]
 
     @property
     def next_at(self) -> int | None:
@@ -223,7 +259,8 @@ class LateHeartbeats:
         """Answer those that have waited long enough."""
         for waiter in self._waiting.due(now):
             assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-            self._tell(waiter, waiter.message.heartbeat_interval_ms)
+            pace = self._pace(waiter.group_id, waiter.member_id)
+            pace.told_ms = waiter.message.heartbeat_interval_ms
             effects.append(Replied(waiter.handle, waiter.message))
 
     def check(self, groups: Iterable[ConsumerGroup], timers: Timers) -> None:

@@ -1,4 +1,4 @@
-"""The events and effects of `machine.GroupMember`, as plain data.
+"""The events and effects of the members of both protocols, as plain data.
 
 `turn` numbers what the member waits for. A response to an earlier turn is ignored, because the
 member has moved on.
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from steelyard.types import LogLine, TopicPartition
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatResponse,
     JoinGroupResponse,
@@ -20,6 +21,11 @@ from steelyard.wire.kafka.schema import ApiMessage
 
 Partitions = tuple[TopicPartition, ...]
 """Partitions, sorted."""
+
+Response = (
+    JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | ConsumerGroupHeartbeatResponse
+)
+"""The responses of a coordinator that a member waits for."""
 
 
 class MemberEvent(msgspec.Struct, frozen=True):
@@ -56,23 +62,33 @@ class TopicsKnown(MemberEvent, frozen=True):
 
 
 class TopicsChanged(MemberEvent, frozen=True):
-    """The numbers of partitions of topics after a new look at the cluster."""
+    """The numbers of partitions of topics after a new look at the cluster (classic groups)."""
 
     partitions: Mapping[str, int]
+
+
+class TopicsNamed(MemberEvent, frozen=True):
+    """The names of topics by their ids, after a new look at the cluster (KIP-848)."""
+
+    names: Mapping[bytes, str]
 
 
 class Answered(MemberEvent, frozen=True):
     """The coordinator responded to an `Ask`."""
 
     turn: int
-    response: JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
+    response: Response
 
 
 class Unanswered(MemberEvent, frozen=True):
-    """An `Ask` got no response: the connection was closed, or the time was over."""
+    """An `Ask` got no response: the connection was closed, or the time was over.
+
+    `code`: of the error if it cannot be sent to this broker, otherwise 0.
+    """
 
     turn: int
     reason: str
+    code: int = 0
 
 
 class Adopted(MemberEvent, frozen=True):
@@ -100,13 +116,13 @@ class CommitRefused(MemberEvent, frozen=True):
 
 
 class RejoinWanted(MemberEvent, frozen=True):
-    """The application wants a rebalance (Consumer.enforceRebalance)."""
+    """The application wants a rebalance (Consumer.enforceRebalance); of classic groups only."""
 
     reason: str
 
 
 class TimePassed(MemberEvent, frozen=True):
-    """The time is `GroupMember.due` or later."""
+    """The time is `due` of the member or later."""
 
 
 class Closing(MemberEvent, frozen=True):
@@ -122,6 +138,7 @@ Event = (
     | Prepared
     | TopicsKnown
     | TopicsChanged
+    | TopicsNamed
     | Answered
     | Unanswered
     | Adopted
@@ -142,7 +159,7 @@ class MemberEffect(msgspec.Struct, frozen=True):
 class Ask(MemberEffect, frozen=True):
     """Send this to the coordinator.
 
-    `Answered` or `Unanswered` follows, except for a LeaveGroup, which needs no response.
+    `Answered` or `Unanswered` follows, except in turn 0: a member that leaves needs no response.
     """
 
     turn: int
@@ -174,6 +191,10 @@ class NeedTopics(MemberEffect, frozen=True):
     topics: tuple[str, ...]
 
 
+class RefreshTopics(MemberEffect, frozen=True):
+    """Look at the cluster again, for the names of assigned topics; `TopicsNamed` follows."""
+
+
 class Adopt(MemberEffect, frozen=True):
     """Give up `revoked`, take `assigned`, and tell the application; then `Adopted`."""
 
@@ -191,4 +212,4 @@ class Fail(MemberEffect, frozen=True):
     text: str
 
 
-Effect = Ask | FindCoordinator | Prepare | NeedTopics | Adopt | Fail | LogLine
+Effect = Ask | FindCoordinator | Prepare | NeedTopics | RefreshTopics | Adopt | Fail | LogLine

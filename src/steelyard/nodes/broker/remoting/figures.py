@@ -151,7 +151,7 @@ class FigureHandlers:
                 if done % STEP_ROWS == 0:
                     yield
             answer.append(QueueTimes(queue.topic, queue.queue_id, tuple(times)))
-        return request.reply(body=figures.write(StoreTimes(tuple(answer))))
+        return request.reply(body=figures.write(StoreTimes(tuple(answer), now)))
 
 
 def _stored_at(log: Log, offset: int) -> int:

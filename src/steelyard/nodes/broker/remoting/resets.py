@@ -1,4 +1,6 @@
-"""222 INVOKE_BROKER_TO_RESET_OFFSET: an operator moves a group to another place in a topic.
+"""An operator moves a group to another place in a topic (222), or where another group is (314).
+
+222 INVOKE_BROKER_TO_RESET_OFFSET:
 
 Members keep their offsets to themselves, so each is told over its own connection (220, one-way); it
 commits and reads on from there. The place in each queue is the first message stored at the given
@@ -13,6 +15,11 @@ where each queue continues.
 - 5.x brokers tell no member, but refuse its commits until it has pulled from the new place, because
   their members need not know 220. This broker tells them, as one of 4.9 does; that is the version
   that it reports.
+
+314 CLONE_GROUP_OFFSET gives a group the offsets that another one has committed, in one topic or in
+all. A topic that the other group's members do not subscribe to is left out, unless `offline` is
+set. Members of the group are not told: it should have none. Without a topic Apache's broker copies
+nothing, which is an oversight there (it passes on the topic that was not given).
 Source: Broker2Client.resetOffset (4.9.8), AdminBrokerProcessor.resetOffsetInner (5.x).
 """
 
@@ -20,8 +27,10 @@ from __future__ import annotations
 
 from steelyard.groups.remoting.registry import ClientChannel
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -33,13 +42,16 @@ from steelyard.wire.remoting.bodies import (
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
-from steelyard.wire.remoting.headers import ResetOffsetRequestHeader
+from steelyard.wire.remoting.headers import (
+    CloneGroupOffsetRequestHeader,
+    ResetOffsetRequestHeader,
+)
 
 NO_OFFSET = -1
 
 
 class OffsetResets:
-    """Handler of 222; see the module docstring."""
+    """Handlers of 222 and 314; see the module docstring."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets, offsets: OffsetHandlers) -> None:
         self._config = parts.config
@@ -68,6 +80,20 @@ class OffsetResets:
                 )
         effects.extend(Send(client.link, _order(header, table, client)) for client in clients)
         return request.reply(body=fastjson.write(ResetOffsetBody(table)))
+
+    @serves(RequestCode.CLONE_GROUP_OFFSET)
+    def clone(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Steps[Command]:
+        header = request.header(CloneGroupOffsetRequestHeader)
+        subscribed = self._registry.subscriptions(header.src_group)
+        offsets = self._committed.of_group(header.src_group)
+        for number, ((topic, queue_id), offset) in enumerate(offsets.items(), 1):
+            is_read = header.offline or not subscribed or topic in subscribed
+            is_wanted = topic == header.topic if header.topic else True
+            if is_read and is_wanted and self._topics.get(topic) is not None:
+                self._offsets.store(header.dest_group, topic, queue_id, offset, request.peer, now)
+            if number % STEP_QUEUES == 0:
+                yield
+        return request.reply()
 
     def _places(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         """Return where each queue continues. Raises Refusal."""

@@ -14,13 +14,12 @@ import msgspec
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import CallTimeoutError, CommitFailedError, KafkaError, SteelyardError
-from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.errors import ErrorCode, code_name
 from steelyard.wire.kafka.messages.offsets import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -47,6 +46,7 @@ _MOVED = frozenset(
 _RETRIED = _MOVED | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.STALE_MEMBER_EPOCH,  # an answer that tells the next one is on its way (KIP-848)
 }
 MEMBERSHIP = frozenset(
     {
@@ -68,7 +68,8 @@ class CommitAsked(msgspec.Struct, frozen=True):
 class ConsumerGroupMetadata(msgspec.Struct, frozen=True):
     """The identity with which offsets are committed.
 
-    Outside of a membership `generation` is -1 and `member_id` "".
+    Outside of a membership `generation` is -1 and `member_id` "". In a KIP-848 group, it is the
+    member's epoch.
     """
 
     generation: int = -1

@@ -55,14 +55,15 @@ class OffsetAndTimestamp(NamedTuple):
 class MemberState(NamedTuple):
     """This consumer's membership of its group.
 
-    `generation` -1 and `member_id` "" outside of one.
+    Outside of one `generation` is -1. With `group_protocol='consumer'` it is the member's epoch,
+    `member_id` is there from the beginning, and nobody leads or knows the assignor.
     """
 
     state: str
     member_id: str
     generation: int
     protocol: str
-    """The assignor chosen by the group."""
+    """The assignor chosen by the members of a classic group."""
     leads: bool
     coordinator: str
     """Its address, empty while unknown."""

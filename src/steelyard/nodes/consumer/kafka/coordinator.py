@@ -9,13 +9,12 @@ import msgspec
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import KafkaError, SteelyardError
-from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.backoff import Backoff
 from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import Random
-from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.errors import ErrorCode, code_name
 from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     Coordinator,

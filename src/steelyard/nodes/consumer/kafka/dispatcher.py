@@ -13,7 +13,6 @@ from steelyard.errors import (
     KafkaError,
     SteelyardError,
 )
-from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls
 from steelyard.nodes.consumer.kafka import contract
 from steelyard.nodes.consumer.kafka.commits import AUTOMATIC, CLOSING, Commits
@@ -25,6 +24,7 @@ from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.consumer.kafka.progress import Progress
 from steelyard.nodes.seam import Answer, Call, Effect
 from steelyard.types import LogLine, TopicPartition
+from steelyard.wire.kafka.errors import code_name
 
 STOP_MS_MAX = 30_000
 """Limit of the duration of a clean stop (KafkaConsumer.close without a timeout)."""
@@ -193,6 +193,10 @@ class Dispatcher:
     ) -> object:
         if not self._membership.active:
             raise ConfigError("no topics are subscribed to: there is no group to rebalance")
+        if self._config.group_protocol == "consumer":
+            raise ConfigError(
+                "group_protocol is 'consumer': the coordinator decides when a group rebalances"
+            )
         self._membership.rejoin(call.reason, now, effects)
         return None
 

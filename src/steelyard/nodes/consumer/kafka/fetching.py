@@ -14,7 +14,6 @@ import msgspec
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import KafkaError, SteelyardError
-from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.decoding import Fetched
 from steelyard.nodes.consumer.kafka.held import Held, Holdings
@@ -22,7 +21,7 @@ from steelyard.nodes.consumer.kafka.lookups import Lookups
 from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import TopicPartition, joined
-from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.errors import ErrorCode, code_name
 from steelyard.wire.kafka.messages.data import (
     FETCH,
     FetchPartition,

@@ -16,8 +16,8 @@ import msgspec
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import CallTimeoutError, KafkaError, NoOffsetError, SteelyardError
-from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
+from steelyard.nodes.consumer.kafka.commits import ConsumerGroupMetadata
 from steelyard.nodes.consumer.kafka.contract import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -27,7 +27,7 @@ from steelyard.nodes.consumer.kafka.held import Held, Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
 from steelyard.nodes.seam import Address, Answer, Effect
 from steelyard.types import TopicPartition, numbers_by_topic
-from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.errors import ErrorCode, code_name
 from steelyard.wire.kafka.messages.logs import (
     EARLIEST,
     LATEST,
@@ -165,7 +165,8 @@ class Lookups:
                 times.append(lookup.retry_at)
         return min(times, default=None)
 
-    def act(self, now: int, effects: list[Effect]) -> None:
+    def act(self, reader: ConsumerGroupMetadata, now: int, effects: list[Effect]) -> None:
+        """Send what can be asked now, as `reader`."""
         self._begin()
         for lookup in list(self._lookups.values()):
             if lookup.deadline is not None and now >= lookup.deadline:
@@ -174,9 +175,11 @@ class Lookups:
                 self._end(lookup, error, effects)
             elif now >= lookup.retry_at:
                 lookup.retry_at = 0
-                self._ask_brokers(lookup, now, effects)
+                self._ask_brokers(lookup, reader, now, effects)
 
-    def _ask_brokers(self, lookup: Lookup, now: int, effects: list[Effect]) -> None:
+    def _ask_brokers(
+        self, lookup: Lookup, reader: ConsumerGroupMetadata, now: int, effects: list[Effect]
+    ) -> None:
         committed = []
         by_leader: dict[Address, list[TopicPartition]] = {}
         for partition, timestamp in lookup.wanted.items():
@@ -196,7 +199,8 @@ class Lookups:
         coordinator = self._coordinator.address
         if committed and coordinator is not None:
             # Not on the group's own lane, where a JoinGroup may wait.
-            self._fetch_offsets(lookup, Lane(coordinator, DATA), committed, now, effects)
+            lane = Lane(coordinator, DATA)
+            self._fetch_offsets(lookup, lane, committed, reader, now, effects)
 
     def _list_offsets(
         self,
@@ -229,6 +233,7 @@ class Lookups:
         lookup: Lookup,
         lane: Lane,
         partitions: list[TopicPartition],
+        reader: ConsumerGroupMetadata,
         now: int,
         effects: list[Effect],
     ) -> None:
@@ -241,7 +246,7 @@ class Lookups:
         request = OffsetFetchRequest(
             group,
             topics,
-            (OffsetFetchRequestGroup(group, topics=topics),),
+            (OffsetFetchRequestGroup(group, reader.member_id or None, reader.generation, topics),),
             # KIP-447: offsets that a transaction may still change must not be used.
             require_stable=self._config.isolation_level == "read_committed",
         )

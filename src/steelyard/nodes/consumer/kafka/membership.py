@@ -1,4 +1,4 @@
-"""The consumer as a member of its group: carries out the orders of `groups.kafka.member.machine`.
+"""The consumer as a member of its group: carries out the orders of `groups.kafka.member`.
 
 Partitions are revoked, and hooks of the application called, only while the application waits in a
 poll or a call that leaves: it then processes no records of a partition that another member gets.
@@ -6,7 +6,7 @@ That poll returns nothing until this is done. The steps of each change, in order
 
     Prepare   commit, if automatic; on_revoked, or on_lost; drop; Prepared
     Adopt     commit what goes; on_revoked; drop it; hold what comes; on_assigned; Adopted
-    leaving   commit; on_revoked, or on_lost; drop; LeaveGroup
+    leaving   commit; on_revoked, or on_lost; drop; LeaveGroup, or the last heartbeat
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import KafkaError, SteelyardError
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.machine import GroupMember
-from steelyard.groups.kafka.member.states import ClientMemberState
+from steelyard.groups.kafka.member.classic.machine import ClassicMember
+from steelyard.groups.kafka.member.consumer.machine import ConsumerMember
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.changes import Change, Move, Stage
 from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, ConsumerGroupMetadata
@@ -35,18 +35,19 @@ from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
 from steelyard.nodes.seam import Deliver, Effect
 from steelyard.types import LogLine
+from steelyard.wire.kafka.messages.consumer_groups import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
 from steelyard.wire.kafka.messages.groups import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
     SYNC_GROUP,
     HeartbeatRequest,
-    HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     SyncGroupRequest,
-    SyncGroupResponse,
 )
 from steelyard.wire.kafka.schema import ApiMessage
 
@@ -55,14 +56,17 @@ _APIS = {
     SyncGroupRequest: SYNC_GROUP,
     HeartbeatRequest: HEARTBEAT,
     LeaveGroupRequest: LEAVE_GROUP,
+    ConsumerGroupHeartbeatRequest: CONSUMER_GROUP_HEARTBEAT,
 }
+
+Member = ClassicMember | ConsumerMember
 
 _COMMIT_MS_MAX = 5_000
 """Time limit of a rebalance for its commit."""
 
 
 class MemberAsked(msgspec.Struct, frozen=True):
-    """Purpose of a request of the member; `turn` is the member's, 0 for a LeaveGroup."""
+    """Purpose of a request of the member; `turn` is the member's, 0 for one that leaves."""
 
     turn: int
 
@@ -73,7 +77,7 @@ class Membership:
     def __init__(
         self,
         config: KafkaConsumerConfig,
-        make_member: Callable[[], GroupMember],
+        make_member: Callable[[], Member],
         calls: KafkaCalls[object],
         metadata: Metadata,
         coordinator: CoordinatorSearch,
@@ -106,7 +110,7 @@ class Membership:
         """Whether the application was told why it is not a member, and has not polled since."""
         self._coordinator_known = False
         self._leaves = 0
-        """LeaveGroup requests without a response yet."""
+        """Requests to leave without a response yet."""
 
     # -- what others may know ----------------------------------------------------------------------
 
@@ -130,11 +134,7 @@ class Membership:
     @property
     def joining(self) -> bool:
         """Return whether a JoinGroup or SyncGroup waits at the coordinator."""
-        return self.member.state in (
-            ClientMemberState.JOINING,
-            ClientMemberState.ASSIGNING,
-            ClientMemberState.SYNCING,
-        )
+        return self.member.is_joining
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
@@ -145,6 +145,15 @@ class Membership:
         return ConsumerGroupMetadata(
             member.generation, member.member_id, self._config.group_instance_id or None
         )
+
+    @property
+    def reader(self) -> ConsumerGroupMetadata:
+        """Return the identity with which committed offsets are looked up.
+
+        Classic members need none (OffsetFetchRequest.json: versions 9 and later, KIP-848).
+        """
+        is_named = self._config.group_protocol == "consumer"
+        return self.identity if is_named else ConsumerGroupMetadata()
 
     def topics(self) -> set[str]:
         """Return the topics that must be known."""
@@ -236,8 +245,9 @@ class Membership:
         if isinstance(reply, KafkaError):
             self.failed = reply
         if isinstance(reply, SteelyardError):
-            self._tell(events.Unanswered(purpose.turn, str(reply)), now, effects)
-        elif isinstance(reply, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):
+            code = reply.code if isinstance(reply, KafkaError) else 0
+            self._tell(events.Unanswered(purpose.turn, str(reply), code), now, effects)
+        elif isinstance(reply, events.Response):
             self._tell(events.Answered(purpose.turn, reply), now, effects)
 
     def take_failure(self, now: int) -> KafkaError | None:
@@ -247,7 +257,7 @@ class Membership:
         AbstractCoordinator.joinGroupIfNeeded). Fatal errors are returned to every poll.
         """
         error = self.failed
-        if error is None or self.member.state is ClientMemberState.GONE:
+        if error is None or self.member.is_gone:
             return error
         self.failed = None
         self._failure_heard = True
@@ -279,6 +289,7 @@ class Membership:
         if metadata.pattern is not None and not metadata.all_known:
             return
         self._seen_version = metadata.version
+        self._tell(events.TopicsNamed(metadata.names), now, effects)
         if metadata.pattern is not None:
             self._topics = metadata.matching()
             reason = "the topics that match the pattern have changed"
@@ -303,6 +314,8 @@ class Membership:
                 effects.append(LogLine("INFO", f"looking for the coordinator: {order.reason}"))
             case events.NeedTopics(topics=topics):
                 self._needed = topics
+            case events.RefreshTopics():
+                self._metadata.refresh()
             case events.Prepare() | events.Adopt() if self._leave_reason is not None:
                 pass  # everything is given up anyway
             case events.Prepare(revoked=revoked, lost=lost, commit=commit):
@@ -322,6 +335,7 @@ class Membership:
             return
         if isinstance(order.message, LeaveGroupRequest):
             lane = Lane(lane.address, DATA)  # a JoinGroup may wait on the other lane
+        if not order.turn:
             self._leaves += 1
         api = _APIS[type(order.message)]
         purpose = MemberAsked(order.turn)
@@ -397,6 +411,7 @@ class Membership:
             self.member = self._make_member()
             self._topics, self._needed, self._leave_reason = (), None, None
             self._coordinator_known = False
+            self._seen_version = -1
 
     def check(self) -> None:
         """Assert that nothing is held that the member does not know of."""

@@ -27,6 +27,7 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from steelyard.wire.kafka.schema import NO_ID
 
 DATA = "data"
 """The lane for everything except the group's requests."""
@@ -63,6 +64,8 @@ class Metadata:
 
         Topics that do not exist yet are not included.
         """
+        self.names: dict[bytes, str] = {}
+        """The topics by their ids; none from brokers that do not tell ids."""
         self.version = 0
         """Incremented by every response."""
         self.trouble = ""
@@ -208,7 +211,7 @@ class Metadata:
             }
             self._failed &= set(self._brokers.values())
         before = self.topics
-        self.topics, self.errors = {}, {}
+        self.topics, self.errors, self.names = {}, {}, {}
         unsettled = False
         for topic in response.topics:
             unsettled |= self._take_topic(topic, before)
@@ -243,4 +246,6 @@ class Metadata:
             part.partition_index: PartitionView(part.leader_id, part.leader_epoch)
             for part in topic.partitions
         }
+        if topic.topic_id != NO_ID:
+            self.names[topic.topic_id] = name
         return any(part.leader_id < 0 for part in topic.partitions)

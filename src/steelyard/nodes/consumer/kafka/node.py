@@ -16,11 +16,15 @@ time at which one of them must act again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, KafkaError, SteelyardError
-from steelyard.groups.kafka.member.machine import GroupMember
-from steelyard.groups.kafka.member.states import Settings
+from steelyard.groups.kafka.member.classic.machine import ClassicMember
+from steelyard.groups.kafka.member.classic.states import ClassicMemberSettings
+from steelyard.groups.kafka.member.consumer.machine import ConsumerMember
+from steelyard.groups.kafka.member.consumer.states import ConsumerMemberSettings
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.consumer.kafka.commits import CommitAsked, Commits
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorAsked, CoordinatorSearch
@@ -28,7 +32,7 @@ from steelyard.nodes.consumer.kafka.dispatcher import Dispatcher
 from steelyard.nodes.consumer.kafka.fetching import FetchAsked, Fetching
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.lookups import LookupAsked, Lookups
-from steelyard.nodes.consumer.kafka.membership import MemberAsked, Membership
+from steelyard.nodes.consumer.kafka.membership import Member, MemberAsked, Membership
 from steelyard.nodes.consumer.kafka.metadata import Metadata, MetadataAsked
 from steelyard.nodes.consumer.kafka.progress import Progress
 from steelyard.nodes.seam import (
@@ -56,12 +60,24 @@ from steelyard.wire.kafka.schema import ApiMessage
 TURN_TIMER = "turn"
 
 
-def member_settings(config: KafkaConsumerConfig) -> Settings:
-    """Return the settings of the member's state machine.
+def member_maker(config: KafkaConsumerConfig, random: Random) -> Callable[[], Member]:
+    """Return what creates the member's state machine, for each subscription anew.
 
     Raises ConfigError for an unknown assignor.
     """
-    return Settings(
+    if config.group_protocol == "consumer":
+        consumer = ConsumerMemberSettings(
+            config.group_id,
+            f"{random.randrange(1 << 128):032x}",
+            config.group_remote_assignor or None,
+            config.group_instance_id or None,
+            config.client_rack or None,
+            config.max_poll_interval_ms,
+            config.request_timeout_ms,
+            config.retry_backoff_ms,
+        )
+        return lambda: ConsumerMember(consumer)
+    classic = ClassicMemberSettings(
         config.group_id,
         tuple(assignor(name) for name in config.assignors),
         config.group_instance_id or None,
@@ -72,6 +88,7 @@ def member_settings(config: KafkaConsumerConfig) -> Settings:
         config.request_timeout_ms,
         config.retry_backoff_ms,
     )
+    return lambda: ClassicMember(classic)
 
 
 class KafkaConsumerNode:
@@ -89,7 +106,7 @@ class KafkaConsumerNode:
         hooks: bool = False,
     ) -> None:
         self._config = config
-        settings = member_settings(config)
+        make_member = member_maker(config, random)
         self._calls: KafkaCalls[object] = KafkaCalls(
             config.client_id, software_version, config.request_timeout_ms
         )
@@ -105,7 +122,7 @@ class KafkaConsumerNode:
         )
         self._membership = Membership(
             config,
-            lambda: GroupMember(settings),
+            make_member,
             self._calls,
             self._metadata,
             self._coordinator,
@@ -196,7 +213,7 @@ class KafkaConsumerNode:
         ):
             self._again = True
             self._progress.committed(ended, -1, now, effects)
-        self._lookups.act(now, effects)
+        self._lookups.act(membership.reader, now, effects)
         self._fetching.act(now, effects)
         self._outcomes(self._calls.pump(effects), now, effects)
         self._dispatcher.act(now, effects)

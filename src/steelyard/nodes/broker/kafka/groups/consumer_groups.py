@@ -86,7 +86,7 @@ class ConsumerGroupCalls:
     def release(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Answer what waits on a link, because something else came on it."""
         happened: done.Effects = []
-        self._groups.released(link, happened)
+        self._groups.released(link, now, happened)
         self._report(happened, now, effects)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from steelyard.allocate.assignors.plan import Assignor, Subscriber
-from steelyard.groups.kafka.member.requests import by_topic
+from steelyard.groups.kafka.member.classic.requests import by_topic
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,

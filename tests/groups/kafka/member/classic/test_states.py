@@ -5,55 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.edges import assert_every_edge
-from tests.groups.kafka.member import test_machine as lives
-from tests.groups.kafka.member.rig import Rig, parts
+from tests.groups.kafka.member.classic import test_machine as lives
+from tests.groups.kafka.member.classic.rig import Rig, parts
 
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.states import MEMBERS, ClientMemberState
+from steelyard.groups.kafka.member.classic.states import MEMBERS, ClassicMemberState
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 
 
-def on_the_way_to(state: ClientMemberState) -> Rig:
+def on_the_way_to(state: ClassicMemberState) -> Rig:
     """A member in this state, with nothing left to do."""
     rig = Rig()
-    if state is ClientMemberState.OUT:
+    if state is ClassicMemberState.OUT:
         return rig
     rig.tell(events.Subscribed(("t",)))
     prepare = rig.take(events.Prepare)
-    if state is ClientMemberState.PREPARING:
+    if state is ClassicMemberState.PREPARING:
         return rig
     rig.tell(events.Prepared((*prepare.revoked, *prepare.lost)))
-    if state is ClientMemberState.READY:
+    if state is ClassicMemberState.READY:
         return rig
     rig.tell(events.CoordinatorFound())
     rig.request()
-    if state is ClientMemberState.JOINING:
+    if state is ClassicMemberState.JOINING:
         return rig
-    rig.joined(leads=state is ClientMemberState.ASSIGNING)
-    if state is ClientMemberState.ASSIGNING:
+    rig.joined(leads=state is ClassicMemberState.ASSIGNING)
+    if state is ClassicMemberState.ASSIGNING:
         return rig
     rig.sync()
-    if state is ClientMemberState.SYNCING:
+    if state is ClassicMemberState.SYNCING:
         return rig
     adopt = rig.synced(*parts(0))
-    if state is ClientMemberState.STABLE:
+    if state is ClassicMemberState.STABLE:
         rig.adopt(adopt)
     return rig
 
 
-def end_in(state: ClientMemberState, event: events.Event) -> Callable[[], None]:
+def end_in(state: ClassicMemberState, event: events.Event) -> Callable[[], None]:
     def run() -> None:
         rig = on_the_way_to(state)
         assert rig.member.state is state
         rig.tell(event)
-        assert rig.member.state is ClientMemberState.GONE
+        assert rig.member.state is ClassicMemberState.GONE
 
     return run
 
 
 def lose_the_membership_while_the_share_is_adopted() -> None:
-    rig = on_the_way_to(ClientMemberState.ADOPTING)
+    rig = on_the_way_to(ClassicMemberState.ADOPTING)
     rig.beat(ErrorCode.UNKNOWN_MEMBER_ID)
     rig.take(LogLine)
     rig.tell(events.Adopted(parts(0)))
@@ -61,7 +61,7 @@ def lose_the_membership_while_the_share_is_adopted() -> None:
 
 
 def test_every_edge_of_a_member_is_taken() -> None:
-    living = [state for state in ClientMemberState if state is not ClientMemberState.GONE]
+    living = [state for state in ClassicMemberState if state is not ClassicMemberState.GONE]
     fenced = events.CommitRefused(ErrorCode.FENCED_INSTANCE_ID)
     assert_every_edge(
         MEMBERS,

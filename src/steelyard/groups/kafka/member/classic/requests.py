@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from steelyard.groups.kafka.member.share import Share
-from steelyard.groups.kafka.member.states import Settings
+from steelyard.groups.kafka.member.classic.share import Share
+from steelyard.groups.kafka.member.classic.states import ClassicMemberSettings
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -32,7 +32,7 @@ REASON_MAX = 255
 
 
 def join_group(
-    settings: Settings,
+    settings: ClassicMemberSettings,
     member_id: str,
     generation: int,
     topics: Sequence[str],
@@ -52,7 +52,7 @@ def join_group(
 
 
 def _protocols(
-    settings: Settings, generation: int, topics: Sequence[str], share: Share
+    settings: ClassicMemberSettings, generation: int, topics: Sequence[str], share: Share
 ) -> tuple[JoinGroupRequestProtocol, ...]:
     """Return a member's metadata, once for each assignor that it supports.
 
@@ -77,7 +77,7 @@ def _protocols(
 
 
 def sync_group(
-    settings: Settings,
+    settings: ClassicMemberSettings,
     member_id: str,
     generation: int,
     protocol: str,
@@ -89,11 +89,11 @@ def sync_group(
     )
 
 
-def heartbeat(settings: Settings, member_id: str, generation: int) -> HeartbeatRequest:
+def heartbeat(settings: ClassicMemberSettings, member_id: str, generation: int) -> HeartbeatRequest:
     return HeartbeatRequest(settings.group, generation, member_id, settings.instance)
 
 
-def leave_group(settings: Settings, member_id: str, reason: str) -> LeaveGroupRequest:
+def leave_group(settings: ClassicMemberSettings, member_id: str, reason: str) -> LeaveGroupRequest:
     identity = MemberIdentity(member_id, None, reason[:REASON_MAX])
     return LeaveGroupRequest(settings.group, member_id, (identity,))
 

@@ -33,7 +33,7 @@ JOIN_GRACE_MS = 5_000
 """Added to the rebalance timeout for a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 
 
-class ClientMemberState(StrEnum):
+class ClassicMemberState(StrEnum):
     OUT = "out"
     PREPARING = "preparing"
     READY = "ready"
@@ -61,49 +61,49 @@ class Move(StrEnum):
     CLOSED = "closed"
 
 
-_ENDS = {Move.FENCED: (ClientMemberState.GONE,), Move.CLOSED: (ClientMemberState.GONE,)}
-_LOST = {Move.LOST: (ClientMemberState.OUT,), **_ENDS}
+_ENDS = {Move.FENCED: (ClassicMemberState.GONE,), Move.CLOSED: (ClassicMemberState.GONE,)}
+_LOST = {Move.LOST: (ClassicMemberState.OUT,), **_ENDS}
 
-MEMBERS: Machine[ClientMemberState, Move] = Machine(
+MEMBERS: Machine[ClassicMemberState, Move] = Machine(
     "Member of a classic group",
     {
-        None: {Move.MADE: (ClientMemberState.OUT,)},
-        ClientMemberState.OUT: {Move.BEGAN: (ClientMemberState.PREPARING,), **_ENDS},
-        ClientMemberState.PREPARING: {
-            Move.PREPARED: (ClientMemberState.READY, ClientMemberState.OUT),
+        None: {Move.MADE: (ClassicMemberState.OUT,)},
+        ClassicMemberState.OUT: {Move.BEGAN: (ClassicMemberState.PREPARING,), **_ENDS},
+        ClassicMemberState.PREPARING: {
+            Move.PREPARED: (ClassicMemberState.READY, ClassicMemberState.OUT),
             **_ENDS,
         },
-        ClientMemberState.READY: {Move.ASKED: (ClientMemberState.JOINING,), **_ENDS},
-        ClientMemberState.JOINING: {
-            Move.LEADS: (ClientMemberState.ASSIGNING,),
-            Move.FOLLOWS: (ClientMemberState.SYNCING,),
-            Move.REFUSED: (ClientMemberState.READY,),
+        ClassicMemberState.READY: {Move.ASKED: (ClassicMemberState.JOINING,), **_ENDS},
+        ClassicMemberState.JOINING: {
+            Move.LEADS: (ClassicMemberState.ASSIGNING,),
+            Move.FOLLOWS: (ClassicMemberState.SYNCING,),
+            Move.REFUSED: (ClassicMemberState.READY,),
             **_LOST,
         },
-        ClientMemberState.ASSIGNING: {Move.ASSIGNED: (ClientMemberState.SYNCING,), **_ENDS},
-        ClientMemberState.SYNCING: {
-            Move.SYNCED: (ClientMemberState.ADOPTING,),
-            Move.REFUSED: (ClientMemberState.READY,),
+        ClassicMemberState.ASSIGNING: {Move.ASSIGNED: (ClassicMemberState.SYNCING,), **_ENDS},
+        ClassicMemberState.SYNCING: {
+            Move.SYNCED: (ClassicMemberState.ADOPTING,),
+            Move.REFUSED: (ClassicMemberState.READY,),
             **_LOST,
         },
-        ClientMemberState.ADOPTING: {
-            Move.ADOPTED: (ClientMemberState.STABLE, ClientMemberState.OUT),
+        ClassicMemberState.ADOPTING: {
+            Move.ADOPTED: (ClassicMemberState.STABLE, ClassicMemberState.OUT),
             **_ENDS,
         },
-        ClientMemberState.STABLE: {Move.BEGAN: (ClientMemberState.PREPARING,), **_LOST},
-        ClientMemberState.GONE: {},
+        ClassicMemberState.STABLE: {Move.BEGAN: (ClassicMemberState.PREPARING,), **_LOST},
+        ClassicMemberState.GONE: {},
     },
 )
 
-ASKING = (ClientMemberState.JOINING, ClientMemberState.SYNCING)
+ASKING = (ClassicMemberState.JOINING, ClassicMemberState.SYNCING)
 """States in which a request of the rebalance is in flight."""
 
-BEATING = (ClientMemberState.PREPARING, ClientMemberState.ADOPTING, ClientMemberState.STABLE)
+BEATING = (ClassicMemberState.PREPARING, ClassicMemberState.ADOPTING, ClassicMemberState.STABLE)
 """States in which the coordinator expects heartbeats of a member."""
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """Settings of a member, times in ms.
+class ClassicMemberSettings(msgspec.Struct, frozen=True):
+    """ClassicMemberSettings of a member, times in ms.
 
     Defaults and meanings are in `config.KafkaConsumerConfig`.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.groups.kafka.member.rig import Rig, assignment, metadata, parts
+from tests.groups.kafka.member.classic.rig import Rig, assignment, metadata, parts
 
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.states import ClientMemberState
+from steelyard.groups.kafka.member.classic.states import ClassicMemberState
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatRequest,
@@ -168,9 +168,9 @@ def test_whatever_comes(name: str, steps: list[tuple[object, ...]]) -> None:
     member = application.rig.member
     for step in steps:
         application.step(step)
-        if application.change is None and member.state is not ClientMemberState.GONE:
+        if application.change is None and member.state is not ClassicMemberState.GONE:
             assert set(member.owned) == set(application.held)
     application.settle()
-    if member.state is not ClientMemberState.GONE:
-        assert member.state is ClientMemberState.STABLE
+    if member.state is not ClassicMemberState.GONE:
+        assert member.state is ClassicMemberState.STABLE
         assert application.held == member.owned == parts(0, 1)

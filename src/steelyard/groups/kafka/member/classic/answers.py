@@ -67,13 +67,5 @@ def heartbeat_verdict(code: int) -> Verdict:
     return _verdict(_HEARTBEAT, code)
 
 
-def code_name(code: int) -> str:
-    """Return Kafka's name of an error code, or the number of an unknown one."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error code {code}"
-
-
 def _verdict(table: Mapping[int, Verdict], code: int) -> Verdict:
     return table.get(code, Verdict.GIVE_UP)

@@ -1,4 +1,4 @@
-"""Drives one `GroupMember` as its node would: answers of a coordinator, and an application that does as it is told."""
+"""Drives one `ClassicMember` as its node would: answers of a coordinator, and an application that does as it is told."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.machine import GroupMember
-from steelyard.groups.kafka.member.states import Settings
+from steelyard.groups.kafka.member.classic.machine import ClassicMember
+from steelyard.groups.kafka.member.classic.states import ClassicMemberSettings
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -52,8 +52,8 @@ class Rig:
     """`orders` has all that the member ordered and the test has not taken yet."""
 
     def __init__(self, *assignors: str, instance: str | None = None) -> None:
-        self.member = GroupMember(
-            Settings(
+        self.member = ClassicMember(
+            ClassicMemberSettings(
                 "g",
                 tuple(assignor(name) for name in assignors or ("range",)),
                 instance,

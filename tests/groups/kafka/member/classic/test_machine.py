@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.groups.kafka.member.rig import (
+from tests.groups.kafka.member.classic.rig import (
     BACKOFF_MS,
     HEARTBEAT_MS,
     POLL_MS,
@@ -14,7 +14,7 @@ from tests.groups.kafka.member.rig import (
 
 from steelyard.allocate.assignors.user_data import write_sticky
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.states import JOIN_GRACE_MS, ClientMemberState
+from steelyard.groups.kafka.member.classic.states import JOIN_GRACE_MS, ClassicMemberState
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import read_assignment, read_subscription
@@ -64,7 +64,7 @@ def test_a_follower_takes_its_share() -> None:
     assert rig.member.owned == ()  # until the application knows
     rig.adopt(order)
     assert (rig.member.state, rig.member.owned, rig.member.generation) == (
-        ClientMemberState.STABLE,
+        ClassicMemberState.STABLE,
         parts(0, 1),
         7,
     )
@@ -344,7 +344,7 @@ def test_a_fenced_member_is_gone() -> None:
     rig.take(events.Fail)
     rig.tell(events.Retried(), events.PollBegan(), events.TimePassed())
     rig.nothing()
-    assert rig.member.state is ClientMemberState.GONE
+    assert rig.member.state is ClassicMemberState.GONE
 
 
 def test_a_group_of_another_kind_is_no_group_for_it() -> None:
@@ -408,7 +408,7 @@ def test_a_coordinator_that_answers_no_heartbeat_for_a_session_is_looked_for() -
     rig.nothing()  # one heartbeat at a time
     rig.pass_time(1)
     rig.take(events.FindCoordinator)
-    assert rig.member.state is ClientMemberState.STABLE  # perhaps the next one still knows it
+    assert rig.member.state is ClassicMemberState.STABLE  # perhaps the next one still knows it
 
 
 def test_a_coordinator_that_is_found_gets_a_heartbeat_before_it_is_given_up() -> None:
@@ -439,7 +439,7 @@ def test_an_answer_from_before_counts_for_nothing() -> None:
     rig.request()
     rig.tell(events.Answered(old.turn, HeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID)))
     rig.nothing()
-    assert rig.member.state is ClientMemberState.JOINING
+    assert rig.member.state is ClassicMemberState.JOINING
 
 
 # -- the application -------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ def test_a_static_member_never_says_goodbye() -> None:
     rig.stable(*parts(0))
     rig.tell(events.Closing("the end"))
     rig.nothing()
-    assert rig.member.state is ClientMemberState.GONE
+    assert rig.member.state is ClassicMemberState.GONE
 
 
 def test_a_silent_static_member_keeps_its_id_for_its_session() -> None:

@@ -24,29 +24,31 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from steelyard.errors import ProtocolError
-from steelyard.groups.kafka.member import events, requests
-from steelyard.groups.kafka.member.answers import (
+from steelyard.groups.kafka.member import events
+from steelyard.groups.kafka.member.classic import requests
+from steelyard.groups.kafka.member.classic.answers import (
     Verdict,
-    code_name,
     heartbeat_verdict,
     join_verdict,
     sync_verdict,
 )
-from steelyard.groups.kafka.member.heartbeats import Heartbeats
-from steelyard.groups.kafka.member.leading import Lead
-from steelyard.groups.kafka.member.share import Share, read_share
-from steelyard.groups.kafka.member.states import (
+from steelyard.groups.kafka.member.classic.heartbeats import Heartbeats
+from steelyard.groups.kafka.member.classic.leading import Lead
+from steelyard.groups.kafka.member.classic.share import Share, read_share
+from steelyard.groups.kafka.member.classic.states import (
     ASKING,
     BEATING,
     JOIN_GRACE_MS,
     MEMBERS,
     NO_GENERATION,
-    ClientMemberState,
+    ClassicMemberSettings,
+    ClassicMemberState,
     Move,
-    Settings,
 )
+from steelyard.groups.kafka.member.polls import Polls
 from steelyard.types import LogLine
-from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.errors import ErrorCode, code_name
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 from steelyard.wire.kafka.messages.groups import (
     HeartbeatResponse,
@@ -58,10 +60,10 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 
-class GroupMember:
+class ClassicMember:
     """A member of a group. `handle` takes an event and returns the effects."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClassicMemberSettings) -> None:
         self.state = MEMBERS.move(None, Move.MADE)
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -75,6 +77,7 @@ class GroupMember:
         self._lead: Lead | None = None
         """The leadership of this member, from its JoinGroup response until it rejoins."""
         self._heartbeats = Heartbeats(settings)
+        self._polls = Polls(settings.rebalance_timeout_ms)
         self._coordinator = False
         self._turn = 0
         self._rejoin = False
@@ -87,6 +90,16 @@ class GroupMember:
     # -- what others may know ----------------------------------------------------------------------
 
     @property
+    def is_gone(self) -> bool:
+        """Return whether it will never be a member again."""
+        return self.state is ClassicMemberState.GONE
+
+    @property
+    def is_joining(self) -> bool:
+        """Return whether a JoinGroup or SyncGroup waits at the coordinator."""
+        return self.state in (*ASKING, ClassicMemberState.ASSIGNING)
+
+    @property
     def owned(self) -> events.Partitions:
         """Return the partitions that the application holds."""
         return self._share.owned
@@ -94,10 +107,13 @@ class GroupMember:
     @property
     def due(self) -> int | None:
         """Return when the member needs `TimePassed`."""
-        if self.state is ClientMemberState.READY and self._coordinator and not self._refused:
+        if self.state is ClassicMemberState.READY and self._coordinator and not self._refused:
             return self._retry_at
         if self.generation >= 0 and self.state in BEATING:
-            return self._heartbeats.due(beats=self._coordinator)
+            times = [] if self._polls.until is None else [self._polls.until]
+            if self._coordinator:
+                times.append(self._heartbeats.due)
+            return min(times, default=None)
         return None
 
     @property
@@ -109,19 +125,19 @@ class GroupMember:
         """Assert the invariants of every state."""
         assert self._turn >= 0
         if self.state in (
-            ClientMemberState.STABLE,
-            ClientMemberState.SYNCING,
-            ClientMemberState.ASSIGNING,
+            ClassicMemberState.STABLE,
+            ClassicMemberState.SYNCING,
+            ClassicMemberState.ASSIGNING,
         ):
             assert self.generation >= 0
         if self.generation >= 0:
             assert self.member_id
         if (
-            self.state in (ClientMemberState.READY, ClientMemberState.JOINING)
+            self.state in (ClassicMemberState.READY, ClassicMemberState.JOINING)
             and not self._share.is_cooperative
         ):
             assert not self.owned, "an eager member joins with empty hands"
-        if self.state is ClientMemberState.READY and self.generation < 0:
+        if self.state is ClassicMemberState.READY and self.generation < 0:
             assert not self.owned, "who lost its membership holds nothing"
 
     # -- events ------------------------------------------------------------------------------------
@@ -129,7 +145,7 @@ class GroupMember:
     def handle(self, event: events.Event, now: int) -> list[events.Effect]:
         """Handle an event and return the effects."""
         orders: list[events.Effect] = []
-        if self.state is ClientMemberState.GONE:
+        if self.state is ClassicMemberState.GONE:
             return orders
         self._take(event, now, orders)
         self._go_on(now, orders)
@@ -157,12 +173,14 @@ class GroupMember:
                 self._unanswered(event, now, orders)
             case events.Adopted():
                 self._adopted(event)
+            case events.TopicsNamed():
+                pass  # its leader gives topics by name
             case events.Retried():
                 self._refused = False
             case events.PollBegan():
-                self._heartbeats.poll_began()
+                self._polls.began()
             case events.PollEnded():
-                self._heartbeats.poll_ended(now)
+                self._polls.ended(now)
             case events.CommitRefused():
                 self._commit_refused(event.code, now, orders)
             case events.RejoinWanted():
@@ -180,12 +198,12 @@ class GroupMember:
         if self._refused:
             return
         if (
-            self.state is ClientMemberState.OUT
+            self.state is ClassicMemberState.OUT
             and self.topics is not None
-            and not self._heartbeats.silent
-        ) or (self.state is ClientMemberState.STABLE and self._rejoin):
+            and not self._polls.silent
+        ) or (self.state is ClassicMemberState.STABLE and self._rejoin):
             self._prepare(orders)
-        elif self.state is ClientMemberState.READY and self._coordinator and now >= self._retry_at:
+        elif self.state is ClassicMemberState.READY and self._coordinator and now >= self._retry_at:
             self._join(orders)
 
     # -- joining -----------------------------------------------------------------------------------
@@ -195,9 +213,9 @@ class GroupMember:
             return
         self.topics = event.topics
         if self.state not in (
-            ClientMemberState.OUT,
-            ClientMemberState.PREPARING,
-            ClientMemberState.READY,
+            ClassicMemberState.OUT,
+            ClassicMemberState.PREPARING,
+            ClassicMemberState.READY,
         ):
             self._want_rejoin(event.reason)
 
@@ -215,12 +233,12 @@ class GroupMember:
 
     def _prepared(self, event: events.Prepared) -> None:
         self._share.release(event.released)
-        if self.state is not ClientMemberState.PREPARING:
+        if self.state is not ClassicMemberState.PREPARING:
             return
         membership_lost_meanwhile = self.generation < 0 and self.owned
         self._move(
             Move.PREPARED,
-            ClientMemberState.OUT if membership_lost_meanwhile else ClientMemberState.READY,
+            ClassicMemberState.OUT if membership_lost_meanwhile else ClassicMemberState.READY,
         )
 
     def _join(self, orders: list[events.Effect]) -> None:
@@ -272,7 +290,7 @@ class GroupMember:
         if not self._rejoin:  # otherwise it is the reason for the next JoinGroup
             self._reason = ""
         self.leads = response.leader == response.member_id
-        self._heartbeats.alive(now)
+        self._alive(now)
         if not self.leads:
             self._sync(Move.FOLLOWS, (), orders)
             return
@@ -286,7 +304,7 @@ class GroupMember:
         orders.append(events.NeedTopics(self._lead.topics))
 
     def _topics_known(self, event: events.TopicsKnown, orders: list[events.Effect]) -> None:
-        if self.state is ClientMemberState.ASSIGNING:
+        if self.state is ClassicMemberState.ASSIGNING:
             assert self._lead is not None
             assignor = self._assignors[self.protocol]
             self._sync(Move.ASSIGNED, self._lead.shares(assignor, event.partitions), orders)
@@ -315,7 +333,7 @@ class GroupMember:
             return
         wanted = set(self._joined_topics)
         self._move(Move.SYNCED)
-        self._heartbeats.alive(now)
+        self._alive(now)
         if any(part.topic not in wanted for part in share):
             share = tuple(part for part in share if part.topic in wanted)
             self._want_rejoin("the assignment has topics that are not subscribed to")
@@ -324,12 +342,16 @@ class GroupMember:
             self._want_rejoin("need to revoke partitions and re-join")
         orders.append(adopt)
 
+    def _alive(self, now: int) -> None:
+        self._heartbeats.alive(now)
+        self._polls.watch(now)
+
     def _adopted(self, event: events.Adopted) -> None:
         self._share.owned = event.owned
-        if self.state is ClientMemberState.ADOPTING:
+        if self.state is ClassicMemberState.ADOPTING:
             self._move(
                 Move.ADOPTED,
-                ClientMemberState.STABLE if self.generation >= 0 else ClientMemberState.OUT,
+                ClassicMemberState.STABLE if self.generation >= 0 else ClassicMemberState.OUT,
             )
 
     # -- answers -----------------------------------------------------------------------------------
@@ -342,11 +364,13 @@ class GroupMember:
                     self._heartbeats.beating = None
                     self._beaten(response.error_code, now, orders)
             case JoinGroupResponse():
-                if event.turn == self._turn and self.state is ClientMemberState.JOINING:
+                if event.turn == self._turn and self.state is ClassicMemberState.JOINING:
                     self._joined(response, now, orders)
             case SyncGroupResponse():
-                if event.turn == self._turn and self.state is ClientMemberState.SYNCING:
+                if event.turn == self._turn and self.state is ClassicMemberState.SYNCING:
                     self._synced(response, now, orders)
+            case ConsumerGroupHeartbeatResponse():
+                raise AssertionError("a classic member sends no ConsumerGroupHeartbeat")
             case _:
                 assert_never(response)
 
@@ -362,6 +386,7 @@ class GroupMember:
         verdict = heartbeat_verdict(code)
         if verdict in (Verdict.FINE, Verdict.REJOIN):
             self._heartbeats.beaten(now)
+            self._polls.watch(now)
         self._obey(verdict, code, now, orders)
 
     def _obey(self, verdict: Verdict, code: int, now: int, orders: list[events.Effect]) -> None:
@@ -370,7 +395,7 @@ class GroupMember:
         match verdict:
             case Verdict.FINE:
                 pass
-            case Verdict.REJOIN if self.state is ClientMemberState.STABLE:
+            case Verdict.REJOIN if self.state is ClassicMemberState.STABLE:
                 self._want_rejoin("group is already rebalancing")
             case Verdict.REJOIN | Verdict.RETRY:
                 self._ask_again(f"rebalance failed due to {name}", now)
@@ -396,7 +421,7 @@ class GroupMember:
 
     def _commit_refused(self, code: int, now: int, orders: list[events.Effect]) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self.state is ClientMemberState.STABLE:
+            if self.state is ClassicMemberState.STABLE:
                 self._want_rejoin("offset commit failed since group is already rebalancing")
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self._fail(code, "another consumer has this group instance id", now, orders)
@@ -409,7 +434,7 @@ class GroupMember:
         if self.generation < 0 or self.state not in BEATING:
             return
         settings, heartbeats = self._settings, self._heartbeats
-        if heartbeats.fell_silent(now):
+        if self._polls.fell_silent(now):
             self._fell_silent(orders)
         elif not self._coordinator:
             return
@@ -448,9 +473,9 @@ class GroupMember:
             self.member_id = ""
         # PREPARING and ADOPTING end by themselves first: the application is being notified.
         if self.state not in (
-            ClientMemberState.OUT,
-            ClientMemberState.PREPARING,
-            ClientMemberState.ADOPTING,
+            ClassicMemberState.OUT,
+            ClassicMemberState.PREPARING,
+            ClassicMemberState.ADOPTING,
         ):
             self._move(Move.LOST)
 
@@ -472,5 +497,5 @@ class GroupMember:
         self._retry_at = now + self._settings.retry_backoff_ms
         self._lose(keep_id=True)
 
-    def _move(self, event: Move, to: ClientMemberState | None = None) -> None:
+    def _move(self, event: Move, to: ClassicMemberState | None = None) -> None:
         self.state = MEMBERS.move(self.state, event, to)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from steelyard.allocate.assignors.plan import Assignor, RebalanceProtocol
+from steelyard.groups.kafka.member.classic.states import NO_GENERATION
 from steelyard.groups.kafka.member.events import Adopt, Partitions, Prepare
-from steelyard.groups.kafka.member.states import NO_GENERATION
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import read_assignment
 

@@ -1,0 +1,1 @@
+"""A member of a group of the consumer protocol (KIP-848): the coordinator assigns."""
