@@ -20,13 +20,15 @@ from mkdocs.config import load_config
 ROOT = Path(__file__).parents[1]
 PAGES = ("*.md", "docs/**/*.md", "bench/*.md")
 """The files that are pages of the site."""
+PICTURES = "docs/images/**/*.png"
+"""Those of the pages."""
 API_PAGE = """# API reference
 
 The public names of each module, from their docstrings:
 
 {modules}
 """
-_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
 
 def on_site(text: str, home: Path) -> str:
@@ -43,11 +45,15 @@ def on_site(text: str, home: Path) -> str:
 
 
 def stage(folder: Path, modules: tuple[str, ...]) -> None:
-    """Copy all pages, and write the one that leads to the API reference."""
+    """Copy all pages and pictures, and write the page that leads to the API reference."""
     for page in sorted({page for pattern in PAGES for page in ROOT.glob(pattern)}):
         copy = folder / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(on_site(page.read_text(), page.parent))
+    for picture in ROOT.glob(PICTURES):
+        copy = folder / picture.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(picture, copy)
     links = [f"- [`{name}`](../api/{name.replace('.', '/')}.html)" for name in modules]
     (folder / "docs/API.md").write_text(API_PAGE.format(modules="\n".join(links)))
 

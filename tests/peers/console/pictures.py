@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
 SIZES = {480: 800, 1280: 720}
 """Heights by width."""
-COLOURS = 100
+COLOURS = 64
 PAUSE_S = 0.02
 TOPICS = {"orders": 12, "payments": 6, "refunds": 4, "telemetry": 200}
 
@@ -155,7 +155,6 @@ def take_rebalance(cluster: Served, browser: Browser, group: Members) -> None:
     """A group of Kafka's newer protocol, in which members take seconds to give up what a new member is to get."""
     wanted = {
         IMAGES / "live-rebalance.png": (1280, 760, "light"),
-        IMAGES / "console" / "rebalance-1280-dark.png": (1280, 760, "dark"),
         IMAGES / "console" / "rebalance-480-light.png": (480, SIZES[480], "light"),
     }
     for number in (1, 2, 3):

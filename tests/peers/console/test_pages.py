@@ -309,7 +309,8 @@ def test_a_large_group_stays_quick(contents: Contents, browser: Browser) -> None
     cluster = contents.cluster
     topic, group = "console-large", "console-large"
     create_topic(cluster, topic, 1000)
-    with members(cluster) as crowd, opened(browser, cluster.console) as (page, _):
+    with members(cluster) as crowd, opened(browser, cluster.console) as (page, watcher):
+        watcher.expected = {404}  # the page is there before the group; it appears by itself
         crowd.crowd(group, "many", 47, topic)
         crowd.crowd(group, "few", 3, topic)
         page.goto(f"{cluster.console}/#/groups/kafka/{group}/live")
@@ -346,4 +347,4 @@ def test_a_large_group_stays_quick(contents: Contents, browser: Browser) -> None
         )
         longest = page.evaluate("window.longest")
         print(f"longest task: {longest:.0f} ms")
-        assert longest < 1000
+        assert longest < 3000  # all rows at once would take several times as long, on any machine

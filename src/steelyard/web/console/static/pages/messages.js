@@ -172,7 +172,7 @@ function Found({ wanted }) {
         </table>
       </div>
       <div class="browser-more">
-        <span class="muted">${plural(total, "message")}</span>
+        <span class="muted">${total ? plural(total, "message") : "None found so far."}</span>
         ${answer.next !== null && html`<button type="button" disabled=${answer.loading} onClick=${answer.more}>${answer.loading ? "Reading…" : "Continue"}</button>`}
         ${answer.error && html`<${Failed} error=${answer.error} />`}
       </div>

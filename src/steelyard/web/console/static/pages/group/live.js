@@ -4,9 +4,9 @@ import { html, useRef } from "../../vendor/preact-htm.js";
 import { Legend, QueueMatrix, TopicMatrix } from "../../components/matrix.js";
 import { Badge, Empty, Slot, Switch } from "../../components/parts.js";
 import { Filter } from "../../components/table.js";
-import { useNow } from "../../clock.js";
+import { serverNow, useNow } from "../../clock.js";
 import { useLive } from "../../live.js";
-import { clock, count, duration, moment, plural, stopwatch } from "../../logic/format.js";
+import { clock, count as counted, duration, moment, plural, stopwatch } from "../../logic/format.js";
 import { columns as columnsOf, CONDENSED_QUEUES, happened, moves } from "../../logic/matrix.js";
 import { readable } from "../../logic/names.js";
 import { href, setParams, useRoute } from "../../router.js";
@@ -19,18 +19,20 @@ const MEMBERS_MAX = 60;
 
 /** What is derived from one picture after the other. */
 function useMatrix(picture) {
-  const now = useNow(1000);
-  const state = useRef({ picture: null, columns: [], moved: new Map(), lines: [] });
+  useNow(1000); // What left or moved is marked for some seconds, also while no picture comes.
+  const now = serverNow();
+  const state = useRef({ picture: null, columns: [], moved: new Map(), lines: [], count: 0 });
   const last = state.current;
   const columns = columnsOf(last.columns, picture.members, now);
   const moved = moves(last.moved, last.picture, picture, now);
-  let lines = last.lines;
+  let { lines, count } = last;
   if (last.picture && last.picture !== picture) {
     const names = new Map(columns.map((column) => [column.id, column.name]));
-    const found = happened(last.picture, picture, names).map((each, at) => ({ ...each, at: now, key: `${now} ${at}` }));
+    const found = happened(last.picture, picture, names).map((each, at) => ({ ...each, at: now, key: last.count + at }));
+    count += found.length;
     if (found.length) lines = [...found.reverse(), ...lines].slice(0, LINES_MAX);
   }
-  state.current = { picture, columns, moved, lines };
+  state.current = { picture, columns, moved, lines, count };
   return state.current;
 }
 
@@ -82,7 +84,7 @@ function Rebalancing({ rebalance, columns, moved }) {
     </p>
     <p title=${rebalance.text}>${readable(rebalance.reason || rebalance.trigger, texts)}.</p>
     <p class="waits">
-      ${waits.length > 0 && html`Waits for ${waits.slice(0, 4).map((each) => html`<span class="waited-for" title=${each.id}>${each.slot > 0 && html`<${Slot} slot=${each.slot} />`} ${fullName(each)}<span class="muted">${OWES[each.member?.state] ?? ""}</span></span>`)}${waits.length > 4 && ` and ${count(waits.length - 4)} more`}`}
+      ${waits.length > 0 && html`Waits for ${waits.slice(0, 4).map((each) => html`<span class="waited-for" title=${each.id}>${each.slot > 0 && html`<${Slot} slot=${each.slot} />`} ${fullName(each)}<span class="muted">${OWES[each.member?.state] ?? ""}</span></span>`)}${waits.length > 4 && ` and ${counted(waits.length - 4)} more`}`}
     </p>`;
 }
 
@@ -140,11 +142,11 @@ function Members({ picture, columns }) {
             <td class="narrow mono">${member.host}</td>
             <td class="middle">${member.version ?? html`<span class="unknown">–</span>`}</td>
             <td>${leftAt !== null ? html`<${Badge}>left<//>` : waited.has(id) || member.waited_for ? html`<${Badge} tone="warn">waited for<//>` : html`<${Badge} tone=${member.state === "stable" ? "good" : "warn"}>${member.state}<//>`}</td>
-            <td class="right num">${count(member.assigned)}</td>
+            <td class="right num">${counted(member.assigned)}</td>
           </tr>`,
         )}
       </tbody>
     </table>
-    ${columns.length > MEMBERS_MAX && html`<p class="beyond">${count(columns.length - MEMBERS_MAX)} more are not shown.</p>`}
+    ${columns.length > MEMBERS_MAX && html`<p class="beyond">${counted(columns.length - MEMBERS_MAX)} more are not shown.</p>`}
   </div>`;
 }
