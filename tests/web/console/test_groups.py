@@ -300,17 +300,22 @@ def test_the_history_is_that_of_the_ledger(consoles: Consoles) -> None:
                 until(lambda: reads(1, len(queues) // 2))
                 until(agree)
         until(agree)
-    shown = read(consoles.http, "groups/rocketmq/crew/rebalances", limit=2)
+    shown = read(consoles.http, "groups/rocketmq/crew/rebalances")
     assert shown["source"] == "ledger"
     assert shown["note"].startswith("Since 20")
-    assert len(shown["rebalances"]) == 2
-    moved = next(one for one in shown["rebalances"] if one["moved"])
-    assert {one["queue"] for one in moved["handoffs"]} <= {
-        f"Tasks/{queue.broker_name}/{queue.queue_id}" for queue in queues
-    }
-    assert len(moved["handoffs"]) >= moved["moved"]
-    line = next(one for one in read(consoles.http, "groups")["groups"] if one["name"] == "crew")
-    assert line["last_rebalance_at"] == shown["rebalances"][0]["at"]
+    assert any(one["moved"] for one in shown["rebalances"])
+    keys = {f"Tasks/{queue.broker_name}/{queue.queue_id}" for queue in queues}
+    for one in shown["rebalances"]:
+        assert {each["queue"] for each in one["handoffs"]} <= keys
+        assert len(one["handoffs"]) >= one["moved"]
+    latest = read(consoles.http, "groups/rocketmq/crew/rebalances", limit=1)["rebalances"]
+    assert latest == shown["rebalances"][:1]
+
+    def listed_at() -> list[int]:
+        groups = read(consoles.http, "groups")["groups"]
+        return [one["last_rebalance_at"] for one in groups if one["name"] == "crew"]
+
+    until(lambda: listed_at() == [latest[0]["at"]])
 
 
 def figures(one: Any) -> tuple[object, ...]:
