@@ -39,7 +39,7 @@ def completions(script: Path, *words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("con",), {"consume"}),
+        (("con",), {"console", "consume"}),
         (("p",), {"produce", "pipeline"}),
         (("admin", "do"), {"doctor"}),
         (("admin", "kafka"), {"kafkaGroups", "kafkaGroup"}),
