@@ -101,7 +101,7 @@ def test_methods_that_are_not_supported(consoles: Consoles, method: str) -> None
 )
 def test_paths_that_are_none(consoles: Consoles, path: str) -> None:
     found = ask(consoles.http, path)
-    assert found.status == 404 or path == "/api/v1"
+    assert found.status == 404
     assert found.body["error"]
 
 

@@ -1,7 +1,7 @@
 """The console's pages: files of the package, below `static`.
 
 Each file has a tag (ETag) that is made of its contents, by which browsers ask whether they have the
-newest one. A path that is no file, but could be a place within the pages, gets `index.html`.
+newest one. Places within the pages are fragments of their one address.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ class Pages:
     def get(self, path: str, tags: str) -> Response | None:
         """Return the file of a path, None for none. `tags`: the header If-None-Match."""
         name = path.removeprefix("/") or INDEX
-        if name not in self._files and not PurePosixPath(name).suffix:
-            name = INDEX
         file = self._files.get(name)
         if file is None:
             return None
