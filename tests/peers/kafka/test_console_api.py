@@ -15,7 +15,7 @@ from steelyard.web.console.operations import OPERATIONS
 
 pytestmark = pytest.mark.peer
 
-EXAMPLES = 100
+EXAMPLES = 50
 """Requests of each operation."""
 
 
