@@ -56,11 +56,11 @@ def keeps_to_the_description(
 
 
 def spare(body: dict[str, Any]) -> None:
-    """Change what a request would do to the cluster, if it is right: few new topics, and small ones."""
+    """Change what a request would do to the cluster, if it is right: few new topics, small ones, which nobody deletes."""
     if body.get("dry_run") is False:
         body["dry_run"] = True
     queues, name = body.get("queues"), body.get("name")
     if type(queues) is int and 2 < queues <= 1_000:
         body["queues"] = 2
-    if isinstance(name, str) and re.fullmatch("[A-Za-z0-9._-]{2,249}", name):
+    if isinstance(name, str) and re.fullmatch("[A-Za-z0-9._-]{1,249}", name):
         body["name"] = f"api-{len(name) % 4}"

@@ -28,8 +28,8 @@ def test_consoles_of_a_cluster_by_both_ways(tmp_path: Path) -> None:
             body = {"dialect": "kafka", "name": "made", "queues": 2}
             for address in (one["http"], other["http"]):
                 assert ask(address, "topics", method="POST", body=body).status == 403
-            made = ask(beside, "topics", method="POST", body=body)
-            assert made.status == 200, made
+            # It takes a look at Kafka's listeners every three seconds.
+            until(lambda: ask(beside, "topics", method="POST", body=body).status == 200)
             for address in (beside, one["http"], other["http"]):
                 until(lambda at=address: ask(at, "topics/kafka/made").status == 200)  # type: ignore[misc]
             watching = Events(one["http"])

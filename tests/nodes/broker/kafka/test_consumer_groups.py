@@ -10,6 +10,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.groups.kafka.consumer.waiting import SHORT_TIMEOUT_MS
 from steelyard.nodes.seam import Closed
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
@@ -306,6 +307,9 @@ def waiting(rig: KafkaRig, link: int) -> int:
     """A heartbeat of m1, which has all partitions of the topic; its correlation id."""
     rig.create_topic(partitions=2)
     join(rig)
+    # After a short interval it is answered at once.
+    first = rig.post(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1), 1)
+    assert rig.answer_to(first, ConsumerGroupHeartbeatResponse) is not None
     correlation = rig.post(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1), 1, link=link)
     assert rig.answer_to(correlation, ConsumerGroupHeartbeatResponse) is None
     return correlation
@@ -336,7 +340,7 @@ def test_another_request_of_the_link_releases_a_heartbeat_that_waits(rig: KafkaR
     describe(rig, GROUP)
     answer = rig.answer_to(correlation, ConsumerGroupHeartbeatResponse)
     assert answer is not None
-    assert (answer.error_code, answer.heartbeat_interval_ms) == (0, 100)
+    assert (answer.error_code, answer.heartbeat_interval_ms) == (0, SHORT_TIMEOUT_MS)
 
 
 def test_link_that_closes_takes_its_heartbeat_with_it(rig: KafkaRig) -> None:
