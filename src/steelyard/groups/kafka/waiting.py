@@ -30,7 +30,7 @@ SLOT_MS = 50
 """Ends of waits are rounded down to multiples of this, so that many share one timer."""
 
 TIMEOUT_MS_MIN = 1_000
-"""Least time-out of requests that clients are expected to have."""
+"""Shortest wait that may be why a client closed its connection (`WaitLimits`)."""
 
 LIMITS_MAX = 10_000
 """Members of which it is known that they waited too long; the one known longest is forgotten."""

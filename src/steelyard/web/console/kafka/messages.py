@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from steelyard.driver.blocking_links import check_code
 from steelyard.errors import ProtocolError, RemotingError, RouteError
 from steelyard.nodes.consumer.kafka.contract import ConsumerRecord
@@ -53,16 +55,17 @@ async def browse(servers: KafkaBrokers, question: MessagesQuestion) -> MessagesA
     by_key = {key_of(place): place for place in places if place in firsts and place in ends}
     if not by_key and places:
         raise RemotingError(f"no broker leads {question.topic} at the moment")
-    starts = await _starts(servers, by_key, where, question)
+    last = {key: ends[place][0] for key, place in by_key.items()}
+    starts = await _starts(servers, by_key, last, where, question)
     for key, place in by_key.items():
-        starts[key] = min(max(starts[key], firsts[place][0]), ends[place][0])
+        starts[key] = min(max(starts[key], firsts[place][0]), last[key])
     leaders = await servers.leaders(places)
 
     async def read(key: str, offset: int) -> Read:
-        place = by_key[key]
-        if offset >= ends[place][0]:
+        if offset >= last[key]:
             return Read([], offset, True)
-        return await _fetch(servers, leaders[place], place, offset, ends[place][0])
+        place = by_key[key]
+        return await _fetch(servers, leaders[place], place, offset, last[key])
 
     def is_wanted(message: BrowsedMessage) -> bool:
         tags = [value for name, value in message.headers if name == "TAGS"]
@@ -94,11 +97,15 @@ def _wanted(places: list[TopicPartition], question: MessagesQuestion) -> list[To
 
 async def _starts(
     servers: KafkaBrokers,
-    by_key: dict[str, TopicPartition],
+    by_key: Mapping[str, TopicPartition],
+    ends: Mapping[str, int],
     where: Beginning,
     question: MessagesQuestion,
 ) -> dict[str, int]:
-    """Return where each partition begins, which may be before its first record."""
+    """Return where each partition begins, which may be before its first record.
+
+    `ends`: of the partitions, by key.
+    """
     match where:
         case AtOffset(offset):
             return dict.fromkeys(by_key, offset)
@@ -107,18 +114,14 @@ async def _starts(
             return {key: offsets.get(name, 0) for key, name in names.items()}
         case AtTime(at):
             found = await servers.offsets_at(dict.fromkeys(by_key.values(), at))
-            ends = await servers.offsets_at(dict.fromkeys(by_key.values(), LATEST))
             places = {key: found.get(place, (-1, -1))[0] for key, place in by_key.items()}
-            return {
-                key: ends[by_key[key]][0] if place < 0 else place for key, place in places.items()
-            }
+            return {key: ends[key] if place < 0 else place for key, place in places.items()}
         case Edge.EARLIEST:
             return dict.fromkeys(by_key, 0)
         case Edge.LATEST:
             is_filtered = question.key is not None or question.tag is not None
             back = last_each(question.limit, len(by_key), is_filtered=is_filtered)
-            ends = await servers.offsets_at(dict.fromkeys(by_key.values(), LATEST))
-            return {key: ends[place][0] - back for key, place in by_key.items()}
+            return {key: end - back for key, end in ends.items()}
 
 
 async def _fetch(
