@@ -99,7 +99,10 @@ def test_what_is_no_place_is_said(text: str) -> None:
 
 def test_a_cursor_is_read_again() -> None:
     offsets = {"broker-a/0": 17, "broker-a/1": 0}
-    assert beginning(cursor(offsets)) == AtCursor(offsets)
+    found = beginning(cursor("T", {f"T/{name}": offset for name, offset in offsets.items()}))
+    assert found == AtCursor(offsets)
+    keys = ["T/broker-a/0", "T/broker-a/1", "T/broker-b/0"]
+    assert found.starts("T", keys) == dict(zip(keys, (17, 0, 0), strict=True))
 
 
 # -- walks -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ without the topic.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -47,6 +47,10 @@ class AtCursor(msgspec.Struct, frozen=True):
     """The next offset of each queue, by its key without the topic."""
 
     offsets: Mapping[str, int]
+
+    def starts(self, topic: str, keys: Iterable[str]) -> dict[str, int]:
+        """Return where each queue goes on, by key; one that is missing here, at its beginning."""
+        return {key: self.offsets.get(key.removeprefix(f"{topic}/"), 0) for key in keys}
 
 
 Beginning = Edge | AtOffset | AtTime | AtCursor
@@ -87,6 +91,7 @@ def _offsets(text: str) -> dict[str, int]:
     return offsets
 
 
-def cursor(offsets: Mapping[str, int]) -> str:
-    """Return the cursor for these next offsets."""
-    return CURSOR + ",".join(f"{key}={offset}" for key, offset in offsets.items())
+def cursor(topic: str, offsets: Mapping[str, int]) -> str:
+    """Return the cursor for these next offsets of a topic's queues, by their keys."""
+    rows = (f"{key.removeprefix(f'{topic}/')}={offset}" for key, offset in offsets.items())
+    return CURSOR + ",".join(rows)

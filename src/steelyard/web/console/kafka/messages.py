@@ -76,10 +76,9 @@ async def browse(servers: KafkaBrokers, question: MessagesQuestion) -> MessagesA
     from_end = where is Edge.LATEST
     limit = len(by_key) * RECORDS_MAX if from_end else question.limit
     found = await walk(starts, read, is_wanted, limit)
-    offsets = {key.removeprefix(f"{question.topic}/"): at for key, at in found.offsets.items()}
     return MessagesAnswer(
         messages=found.messages[-question.limit :],
-        next=None if found.is_end else cursor(offsets),
+        next=None if found.is_end else cursor(question.topic, found.offsets),
     )
 
 
@@ -109,9 +108,8 @@ async def _starts(
     match where:
         case AtOffset(offset):
             return dict.fromkeys(by_key, offset)
-        case AtCursor(offsets):
-            names = {key: key.rpartition("/")[2] for key in by_key}
-            return {key: offsets.get(name, 0) for key, name in names.items()}
+        case AtCursor():
+            return where.starts(question.topic, by_key)
         case AtTime(at):
             found = await servers.offsets_at(dict.fromkeys(by_key.values(), at))
             places = {key: found.get(place, (-1, -1))[0] for key, place in by_key.items()}

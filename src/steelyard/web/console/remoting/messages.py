@@ -65,10 +65,9 @@ async def browse(
     from_end = where is Edge.LATEST
     limit = len(by_key) * question.limit if from_end else question.limit
     found = await walk(starts, read, is_wanted, limit)
-    offsets = {key.removeprefix(f"{question.topic}/"): at for key, at in found.offsets.items()}
     return MessagesAnswer(
         messages=found.messages[-question.limit :],
-        next=None if found.is_end or from_end else cursor(offsets),
+        next=None if found.is_end or from_end else cursor(question.topic, found.offsets),
     )
 
 
@@ -93,9 +92,8 @@ async def _starts(
     match where:
         case AtOffset(offset):
             return dict.fromkeys(by_key, offset)
-        case AtCursor(offsets):
-            names = {key: key.removeprefix(f"{question.topic}/") for key in by_key}
-            return {key: offsets.get(name, 0) for key, name in names.items()}
+        case AtCursor():
+            return where.starts(question.topic, by_key)
         case AtTime(at):
             return {
                 key: await consumer.offset_for_timestamp(queue, at) for key, queue in by_key.items()
