@@ -42,6 +42,13 @@ def assigned(share: Share) -> Assignment:
     return Assignment(tuple(TopicPartitions(*pair) for pair in by_id.items()))
 
 
+def claims(request: ConsumerGroupHeartbeatRequest) -> set[TopicPartition] | None:
+    owned = told(request)
+    if owned is None:
+        return None
+    return {TopicPartition(NAMES[topic], n) for topic, numbers in owned.items() for n in numbers}
+
+
 class World:
     """The node and the application behind a member: does what is ordered when the chance says so; the laws are here."""
 
@@ -51,6 +58,10 @@ class World:
         self.beat: events.Ask | None = None
         self.change: events.Prepare | events.Adopt | None = None
         self.epoch = 0
+        self.assigned: set[TopicPartition] = set()
+        """The last assignment."""
+        self.topics: tuple[str, ...] = ()
+        """Subscribed to when the last heartbeat was sent."""
 
     def take(self) -> None:
         orders, self.rig.orders = self.rig.orders, []
@@ -76,6 +87,7 @@ class World:
                     assert set(order.revoked) <= set(self.held)
                     assert not set(order.assigned) & set(self.held)
                     self.change = order
+                    self.check_claims(order)
 
     def check(self, request: ConsumerGroupHeartbeatRequest) -> None:
         if request.member_epoch == 0:
@@ -84,11 +96,21 @@ class World:
             assert request.subscribed_topic_names is not None
             return
         assert request.member_epoch == self.epoch
-        owned = told(request)
-        if owned is not None and self.change is None:
-            # Nothing is told to be given up that the application holds, and nothing kept that it lacks.
-            names = {TopicPartition(NAMES[one], n) for one, all_ in owned.items() for n in all_}
-            assert names == set(self.held)
+        self.topics = self.rig.member.topics or ()
+        claimed = claims(request)
+        if claimed is not None:
+            # Nothing is told to be given up that the application holds, and nothing else kept.
+            assert set(self.held) <= claimed <= {*self.held, *self.assigned}
+            if isinstance(self.change, events.Adopt):
+                assert set(self.change.assigned) <= claimed
+
+    def check_claims(self, order: events.Adopt) -> None:
+        """Nothing is taken that a heartbeat without an answer says is not the member's: others may have it."""
+        claimed = None
+        if self.beat is not None and isinstance(self.beat.message, ConsumerGroupHeartbeatRequest):
+            claimed = claims(self.beat.message)
+        if claimed is not None:
+            assert {each for each in order.assigned if each.topic in self.topics} <= claimed
 
     def step(self, step: tuple[object, ...]) -> None:
         rig = self.rig
@@ -127,6 +149,8 @@ class World:
         if beat is None:
             return
         self.epoch += not code
+        if not code and share is not None:
+            self.assigned = {TopicPartition(NAMES[topic], number) for topic, number in share}
         response = ConsumerGroupHeartbeatResponse(
             error_code=code,
             member_id="me",

@@ -81,7 +81,7 @@ def test_what_is_revoked_is_told_only_when_it_is_given_up() -> None:
 
 
 def test_one_assignment_is_adopted_after_the_other() -> None:
-    """1. While one is adopted, another comes. 2. The first is told, then the other is adopted; one that comes back is told again."""
+    """1. While one is adopted, another comes. 2. The first is told, then the other is adopted. 3. One that comes back is adopted again."""
     rig = Rig()
     rig.stable(0)
     rig.pass_time(INTERVAL_MS)
@@ -96,9 +96,32 @@ def test_one_assignment_is_adopted_after_the_other() -> None:
     assert told(rig.heartbeat()) == {T: [0, 1]}
     assert rig.take(events.Adopt) == events.Adopt(parts(1), ())
     rig.answer(assignment(0, 1))
-    rig.answer(assignment(0))
     rig.tell(events.Adopted(parts(0)))
-    assert told(rig.heartbeat()) == {T: [0]}
+    assert told(rig.heartbeat()) == {T: [0, 1]}
+    assert rig.adopt() == events.Adopt((), parts(1))
+
+
+def test_new_partitions_are_named_before_they_are_taken() -> None:
+    """The coordinator gives to others what a member does not name.
+
+    1. While one assignment is adopted, another adds a partition. 2. The acknowledgement of the first names it
+    already. 3. So does a complete heartbeat, after an error, while it is adopted.
+    """
+    rig = Rig()
+    rig.stable(0)
+    rig.pass_time(INTERVAL_MS)
+    rig.heartbeat()
+    rig.answer(assignment(0, 1), epoch=2)
+    rig.take(events.Adopt)
+    rig.pass_time(INTERVAL_MS)
+    rig.heartbeat()
+    rig.tell(events.Adopted(parts(0, 1)))
+    rig.answer(assignment(0, 1, 2), epoch=3)
+    assert told(rig.heartbeat()) == {T: [0, 1, 2]}
+    assert rig.take(events.Adopt) == events.Adopt((), parts(2))
+    rig.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    rig.pass_time(BACKOFF_MS)
+    assert told(rig.heartbeat()) == {T: [0, 1, 2]}
 
 
 def test_an_assignment_that_is_told_again_changes_nothing() -> None:
@@ -135,12 +158,12 @@ def test_a_subscription_is_told_at_once_and_what_it_lacks_is_given_up() -> None:
     assert rig.heartbeat().subscribed_topic_names == ("u",)
     assert rig.adopt() == events.Adopt(parts(0), ())
     rig.answer(assignment(2, topic=U), epoch=2)
-    assert told(rig.heartbeat()) == {}
+    assert told(rig.heartbeat()) == {U: [2]}
     assert rig.adopt() == events.Adopt((), parts(2, topic="u"))
 
 
 def test_topics_are_taken_as_their_names_become_known() -> None:
-    """1. One of two topics has no name yet. 2. The other is adopted, and told. 3. The name comes: so is this one."""
+    """1. One of two topics has no name yet. 2. The other is adopted. 3. The name comes: so is this one; both are told each time."""
     rig = Rig()
     rig.tell(events.CoordinatorFound(), events.TopicsNamed({T: "t"}), events.Subscribed(("t", "u")))
     rig.heartbeat()
@@ -148,7 +171,7 @@ def test_topics_are_taken_as_their_names_become_known() -> None:
     rig.answer(both, epoch=1)
     rig.take(events.RefreshTopics)
     assert rig.adopt() == events.Adopt((), parts(0))
-    assert told(rig.heartbeat()) == {T: [0]}
+    assert told(rig.heartbeat()) == {T: [0], U: [0]}
     rig.answer()
     rig.tell(events.TopicsNamed({T: "t"}))
     rig.take(events.RefreshTopics)

@@ -214,8 +214,9 @@ class ConsumerMember:
             request = self._said.join(self.member_id, topics)
         else:
             tells = self.state is ConsumerMemberState.ACKNOWLEDGING
+            claimed = self._share.claimed(topics)
             request = self._said.beat(
-                self.member_id, self.generation, topics, self._share.adopted, tells=tells
+                self.member_id, self.generation, topics, claimed, tells=tells
             )
             if tells:
                 self._move(Move.ACKNOWLEDGED)

@@ -74,6 +74,25 @@ class AssignedShare:
         """Note that the application has adopted it."""
         self.adopted = self._adopting
 
+    def claimed(self, topics: Iterable[str]) -> Shares:
+        """Return what the coordinator is told: what the member has, and what it will take.
+
+        A coordinator gives to others what a member does not name, at once. So a new partition is
+        named before the application has it, or its topic has a name: an earlier assignment may be
+        acknowledged meanwhile. Java names only what was adopted, and may read a partition that
+        somebody else has too, until the next answer.
+        """
+        claimed = {topic_id: set(numbers) for topic_id, numbers in self.adopted.items()}
+        nameless = {
+            topic_id: numbers
+            for topic_id, numbers in (self._assigned or {}).items()
+            if topic_id not in self._names
+        }
+        for share in (self._adopting, self._named(topics), nameless):
+            for topic_id, numbers in share.items():
+                claimed.setdefault(topic_id, set()).update(numbers)
+        return {topic_id: tuple(sorted(claimed[topic_id])) for topic_id in sorted(claimed)}
+
     def _named(self, topics: Iterable[str]) -> Shares:
         wanted = set(topics)
         return {
