@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 _serial = count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Playwright keeps an event loop running in this thread: other files' tests could start none."""
     try:
         with chromium() as browser:
             yield browser
@@ -26,7 +27,7 @@ def browser() -> Iterator[Browser]:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Served]:
     """For all tests that leave its servers alive; its console only reads."""
     with served(tmp_path_factory.mktemp("console")) as cluster:
