@@ -318,6 +318,27 @@ def test_mqadmin_lists_producers_and_cleans_topics(ours: Scene, ask: Ask, peer: 
     assert ask("cleanUnusedTopic", "-b", broker) == ["success"]
 
 
+@pytest.mark.parametrize("by_the_broker", [False, True], ids=["by mqadmin", "by the broker"])
+def test_mqadmin_gives_a_group_the_offsets_of_another(
+    ours: Scene, ask: Ask, peer: Peer, by_the_broker: bool
+) -> None:
+    """mqadmin itself reads and writes them one by one; its library has the brokers do it (314)."""
+    ours.member().stop()
+    other = f"{ours.topic}other"
+    if by_the_broker:
+        peer.ask("clone", ours.cluster.nameserver, ours.topic, ours.group, other)
+    else:
+        lines = ask("cloneGroupOffset", "-s", ours.group, "-d", other, "-t", ours.topic)
+        assert lines == [
+            f"clone group offset success. srcGroup[{ours.group}], destGroup=[{other}], "
+            f"topic[{ours.topic}]"
+        ]
+    ours.group = other
+    ours.got.clear()
+    ours.member().stop()
+    assert ours.got == [], "it goes on where the other group was"
+
+
 def test_mqadmin_resets_a_group_of_ours(ours: Scene, ask: Ask) -> None:
     member = ours.member()
     options = ("-g", ours.group, "-t", ours.topic, "-s", 0)

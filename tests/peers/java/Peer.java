@@ -13,6 +13,7 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -138,6 +139,9 @@ public final class Peer {
             case "mqadmin":
                 mqadmin(command, fields);
                 break;
+            case "clone":
+                clone(command);
+                break;
             default:
                 throw new IllegalArgumentException("no such command: " + command.word(0));
         }
@@ -158,6 +162,19 @@ public final class Peer {
         }
         fields.put("text", printed.toString("UTF-8"));
         fields.put("errors", errors.toString("UTF-8")); // a command that fails prints its stack here
+    }
+
+    /** Give a group the offsets of another one: nameserver, topic, group, other group. mqadmin has no command that asks for it. */
+    private static void clone(Command command) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(command.credentials());
+        admin.setNamesrvAddr(command.word(1));
+        admin.setInstanceName("clone-" + System.nanoTime());
+        admin.start();
+        try {
+            admin.cloneGroupOffset(command.word(3), command.word(4), command.word(2), true);
+        } finally {
+            admin.shutdown();
+        }
     }
 
     // -- what is told -------------------------------------------------------------------------------
