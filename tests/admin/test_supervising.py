@@ -26,6 +26,7 @@ from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, Message, Producer, PushConsumer
 from steelyard.errors import SteelyardError
+from steelyard.store import identity
 
 COMMAND = [sys.executable, "-m", "steelyard"]
 FREE_PORTS = ("--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0")
@@ -333,6 +334,26 @@ def test_every_line_is_json_if_asked_for(tmp_path: Path) -> None:
     assert told["message"].startswith("broker-a ended (signal 9, SIGKILL) and is given up; ")
     assert "its last line: {" not in told["message"]
     assert "--log-format json" in told["message"]
+
+
+def test_the_line_that_says_ready_is_json_among_lines_that_are(tmp_path: Path) -> None:
+    command = [*COMMAND, "up", "--data", str(tmp_path), *FREE_PORTS, "--log-format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()).keys() == {"nameserver", "brokers", "kafka"}
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_up_does_not_start_inside_a_brokers_directory(tmp_path: Path) -> None:
+    """It would be an empty cluster, into which waiting clients write at once."""
+    data = tmp_path / "broker-b"
+    data.mkdir()
+    (data / identity.PATH).write_text("steelyard-store 2")
+    done = run("up", "--data", str(data), "--nameserver-port", "0", "--broker-port", "0")
+    assert done.returncode == 2
+    assert f"{data} is the data directory of one broker" in done.stderr
+    assert [each.name for each in data.iterdir()] == [identity.PATH]
 
 
 def test_the_error_that_ends_a_server_is_json_if_asked_for(tmp_path: Path) -> None:

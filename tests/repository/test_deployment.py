@@ -156,8 +156,8 @@ def test_the_wheel_of_the_image_runs_in_an_environment_of_its_own(tmp_path: Path
     ):
         subprocess.run(command, check=True, capture_output=True)
     (wheel,) = wheels.iterdir()
-    subprocess.run([*pip, "install", "--quiet", f"{wheel}[uvloop]"], check=True)
-    program = ["-c", "import uvloop, steelyard; print(steelyard.__file__)"]
+    subprocess.run([*pip, "install", "--quiet", f"{wheel}[http,uvloop]"], check=True)
+    program = ["-c", "import uvicorn, uvloop, steelyard; print(steelyard.__file__)"]
     environment = {"PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         [str(python), *program], env=environment, capture_output=True, text=True, check=True

@@ -101,6 +101,14 @@ def test_what_is_advertised_as_it_is_reached_is_not_translated() -> None:
         assert "--set" not in each
 
 
+def test_the_http_server_listens_where_the_brokers_do_unless_told_otherwise() -> None:
+    layout = replace(FREE, host="0.0.0.0", http_port=0)
+    broker, http = placed(layout)
+    assert (broker["--host"], http["--host"]) == ("0.0.0.0", "0.0.0.0")
+    broker, http = placed(replace(layout, http_host="127.0.0.1"))
+    assert (broker["--host"], http["--host"]) == ("0.0.0.0", "127.0.0.1")
+
+
 # -- what is wrong ---------------------------------------------------------------------------------
 
 

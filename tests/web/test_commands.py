@@ -17,6 +17,9 @@ import pytest
 from tests.waiting import until
 from tests.web.scrapes import get, readiness, scrape
 
+from steelyard.admin import serving
+from steelyard.admin.main import main
+
 COMMAND = [sys.executable, "-m", "steelyard"]
 
 
@@ -114,3 +117,25 @@ def test_without_the_packages_one_line_says_what_to_install(tmp_path: Path) -> N
     ):
         said = failed(*arguments, PYTHONPATH=path)
         assert "pip install 'steelyard[http]'" in said
+
+
+def test_a_console_that_others_reach_is_warned_of() -> None:
+    command = [*COMMAND, "http", "--nameserver", "127.0.0.1:1", "--port", "0", "--host", "0.0.0.0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"ready: ")
+        assert b"without a login" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_up_misses_packages_before_it_starts_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving, "HTTP_PACKAGES", ("no_such_package",))
+    assert main(["up", "--data", str(tmp_path / "data"), "--http", "0"]) == 2
+    assert "pip install 'steelyard[http]' (No module named 'no_such_package')" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "data").exists()

@@ -43,7 +43,7 @@ UP = (
     ("--kafka-advertise", str, "HOST[:FIRST_PORT]", "the same for Kafka clients"),
     ("--restarts-max", int, "N", "give up a server after this many restarts in a row (0: never restart); default: 10"),
 )  # fmt: skip
-"""Options of `up`, which are settings of the table [up]; so is `--http`."""
+"""Options of `up`, which are settings of the table [up]; so are `--http` and `--http-host`."""
 
 BROKER = (
     ("--name", "name", "NAME", "a name unique in the cluster; default: broker-a"),
@@ -104,6 +104,11 @@ def add_up(
         metavar="P",
         help="serve the console, metrics and health over HTTP on this port (0: pick a free port);"
         " default: not served; needs pip install 'steelyard[http]'",
+    )
+    up.add_argument(
+        "--http-host",
+        metavar="ADDRESS",
+        help="address that it listens on; default: that of --host",
     )
     _add_allow_changes(up, action="store_true")
     _add_serving_options(up)

@@ -62,6 +62,8 @@ def run_up(options: argparse.Namespace) -> int:
     from steelyard.servers.supervisor import Supervisor
 
     layout = server_options.layout(options)
+    if layout.http_port is not None:
+        _check_http_packages()
     supervisor = Supervisor(
         layout,
         *server_options.passed_on(options),
@@ -79,8 +81,13 @@ def run_up(options: argparse.Namespace) -> int:
         return supervisor.wait()
 
 
+def _says_json(options: argparse.Namespace) -> bool:
+    """Return whether the ready line is JSON: journald, and others, put it among the log lines."""
+    return bool(options.json) or options.log_format == JSON
+
+
 def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
-    if options.json:
+    if _says_json(options):
         _say(json.dumps(ready))
         return
     brokers = ready["brokers"]
@@ -245,12 +252,28 @@ async def _kafka_brokers(options: argparse.Namespace) -> list[str]:
     return kafka
 
 
+HTTP_PACKAGES = ("prometheus_client", "starlette", "uvicorn")
+"""Of the extra `http`."""
+
+
+def _check_http_packages() -> None:
+    """Raise ConfigError if one is missing, without loading any."""
+    from importlib.util import find_spec
+
+    for package in HTTP_PACKAGES:
+        if find_spec(package) is None:
+            raise ConfigError(_missing(f"No module named {package!r}"))
+
+
+def _missing(reason: object) -> str:
+    return f"HTTP needs more packages: pip install 'steelyard[http]' ({reason})"
+
+
 def _http_server_class() -> type[HttpServer]:
     try:
         from steelyard.web.serving import HttpServer
     except ModuleNotFoundError as error:
-        text = f"HTTP needs more packages: pip install 'steelyard[http]' ({error})"
-        raise ConfigError(text) from None
+        raise ConfigError(_missing(error)) from None
     return HttpServer
 
 
@@ -270,12 +293,21 @@ async def _run_http_server(
     """Serve until a signal comes, or whoever supervises this has ended. `ready`: what to say."""
     import asyncio
 
+    from steelyard.addresses import is_loopback
+
+    if not is_loopback(options.host):
+        _warn(
+            options,
+            "http",
+            f"whoever reaches http://{server.address} sees groups and messages there, without a"
+            " login; to keep it to this machine: --http-host 127.0.0.1 of `up`, otherwise --host",
+        )
     async with server:
         waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended())]
         if options.supervised:
             _report(address=server.address)
             waits.append(asyncio.ensure_future(_end_of_input()))
-        elif options.json:
+        elif _says_json(options):
             _say(json.dumps({"http": server.address}))
         else:
             _say(ready)
@@ -314,7 +346,7 @@ def _report(*, address: str = "", kafka: str = "", error: str = "") -> None:
 
 
 def _say_ready(options: argparse.Namespace, kind: str, server: LocalServer) -> None:
-    if options.json:
+    if _says_json(options):
         _say(json.dumps({kind: server.address} | ({"kafka": server.kafka} if server.kafka else {})))
     else:
         kafka = f", Kafka at {server.kafka}" if server.kafka else ""

@@ -41,6 +41,10 @@ RocketMQ also uses the two below and the one above.
 KAFKA_PORT_STEP = 1
 """Distance between the Kafka ports of neighbouring brokers."""
 
+FORMAT_FILE = "format"
+"""The file in the data directory of every broker: `store.identity.PATH`, which loads too much here.
+"""
+
 OF_DEPLOYMENT = (
     "name",
     "address",
@@ -74,6 +78,8 @@ class Deployment:
     """
     http_port: int | None = None
     """Port of the HTTP server with metrics and health; 0 picks a free one, None: there is none."""
+    http_host: str = ""
+    """Address that the HTTP server listens on; default: that of `host`."""
     advertise: str = ""
     """HOST or HOST:FIRST_PORT that RocketMQ clients connect to; default: the address listened on.
 
@@ -140,6 +146,15 @@ def _check_advertised(layout: Deployment) -> None:
             )
     if layout.kafka_advertise and layout.kafka_port is None:
         raise ConfigError("--kafka-advertise needs a Kafka listener: give --kafka-port as well")
+
+
+def check_data(layout: Deployment) -> None:
+    """Raise ConfigError for the data directory of a single broker."""
+    if os.path.exists(os.path.join(layout.data, FORMAT_FILE)):
+        raise ConfigError(
+            f"{layout.data} is the data directory of one broker; `up` wants the directory above it,"
+            " with a subdirectory for each broker"
+        )
 
 
 def _host_and_port(given: str) -> tuple[str, str | None]:
@@ -210,6 +225,7 @@ class Placement:
         http_options: Sequence[str] = (),
     ) -> None:
         check_ports(layout)
+        check_data(layout)
         self._layout = layout
         self._pass_on = pass_on
         self._reservations: list[Reservation] = []
@@ -301,7 +317,8 @@ class Placement:
 
     def _http(self, port: int, options: Sequence[str]) -> Child:
         name = "the HTTP server"
-        arguments = ["http", "--host", self._layout.host, "--port", str(self._reserve(name, port))]
+        host = self._layout.http_host or self._layout.host
+        arguments = ["http", "--host", host, "--port", str(self._reserve(name, port, host))]
         arguments += ["--nameserver", self.address, "--brokers", ",".join(self.brokers)]
         arguments += self._translating()
         return Child(name, [*arguments, *options], self._pass_on)
@@ -325,9 +342,10 @@ class Placement:
             self._reservations.pop().close()
         raise ConfigError(f"{name}: there are no two free ports at a distance of {VIP_DISTANCE}")
 
-    def _reserve(self, name: str, port: int) -> int:
+    def _reserve(self, name: str, port: int, host: str | None = None) -> int:
+        """Reserve a port. `host`: where it is listened on, if not where the brokers listen."""
         try:
-            reservation = Reservation(self._layout.host, port)
+            reservation = Reservation(host or self._layout.host, port)
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from None
         self._reservations.append(reservation)
