@@ -211,6 +211,11 @@ def test_every_partition_is_one_queue() -> None:
     twins.reads("a", P1, 0)
     with pytest.raises(Violation, match="are both"):
         twins.witness.compare({(Q0, 0): 0})
+    # Queues may begin alike: what was not acknowledged is sent again to another one.
+    twins.reads("a", P0, 1)
+    twins.witness.compare({(Q0, 0): 0, (Q1, 0): 0, (Q1, 1): 1})
+    with pytest.raises(Violation, match="are both"):
+        twins.witness.compare({(Q1, 0): 0, (Q1, 1): 1})
 
 
 def test_what_the_coordinator_acknowledged_is_where_the_next_owner_begins() -> None:

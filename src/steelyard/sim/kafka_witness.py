@@ -27,7 +27,7 @@ Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from steelyard.sim.checkers import Floor, Witness, number_of
@@ -290,17 +290,41 @@ class KafkaWitness:
         `logs`: the number of each message in the brokers' logs.
         """
         queues = sorted({queue for queue, _ in logs})
-        taken: dict[MessageQueue, TopicPartition] = {}
-        for partition in sorted(self._ends):
-            read = {at: n for (part, at), n in self._numbers.items() if part == partition}
-            same = [
+        read: dict[TopicPartition, dict[int, int]] = {partition: {} for partition in self._ends}
+        for (partition, at), number in self._numbers.items():
+            read[partition][at] = number
+        may_be = {
+            partition: [
                 queue
                 for queue in queues
                 if queue.topic == partition.topic
-                and all(logs.get((queue, at)) == number for at, number in read.items())
+                and all(logs.get((queue, at)) == number for at, number in numbers.items())
             ]
-            if not same:
+            for partition, numbers in sorted(read.items())
+        }
+        taken: dict[MessageQueue, TopicPartition] = {}
+        for partition, found in may_be.items():
+            if not found:
                 raise Violation(f"what was read of {partition} is in no queue's log")
-            if same[0] in taken:
-                raise Violation(f"{partition} and {taken[same[0]]} are both {same[0]}")
-            taken[same[0]] = partition
+            if not _place(partition, may_be, taken, set()):
+                raise Violation(f"{partition} and {taken[found[0]]} are both {found[0]}")
+
+
+def _place(
+    partition: TopicPartition,
+    may_be: Mapping[TopicPartition, Sequence[MessageQueue]],
+    taken: dict[MessageQueue, TopicPartition],
+    tried: set[MessageQueue],
+) -> bool:
+    """Give a partition a queue of its own, if need be by giving others another of theirs.
+
+    Two queues may begin alike: messages that were not acknowledged are sent again elsewhere.
+    """
+    for queue in may_be[partition]:
+        if queue in tried:
+            continue
+        tried.add(queue)
+        if queue not in taken or _place(taken[queue], may_be, taken, tried):
+            taken[queue] = partition
+            return True
+    return False
