@@ -31,6 +31,29 @@ LONGEST = (
 """Files and folders whose tests take minutes: what comes last runs while other workers have nothing left to do."""
 
 
+PROOFS = (
+    "tests/admin/test_supervising.py",
+    "tests/bench/",
+    "tests/clients/test_damage.py",
+    "tests/clients/test_kills.py",
+    "tests/clients/test_rebalances.py",
+    "tests/clients/test_storms.py",
+    "tests/crash/",
+    "tests/damage/",
+    "tests/determinism/",
+    "tests/fuzz/",
+    "tests/nodes/broker/remoting/test_transaction_kills.py",
+    "tests/sim/test_compare.py",
+    "tests/sim/test_defects.py",
+    "tests/sim/test_faults.py",
+    "tests/sim/test_kafka_consumer_defects.py",
+    "tests/sim/test_kafka_defects.py",
+    "tests/sim/test_scenario.py",
+    "tests/sim/test_swarm.py",
+)
+"""Files and folders of `./dev proofs`: they repeat until chance has had its turn, or run other programs as a whole."""
+
+
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """A file is run by one worker; one of them runs all files that share the one Spark session."""
 
@@ -42,8 +65,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest begin first."""
+    """Mark the proofs, and let the longest begin first."""
+    for item in items:
+        if item.nodeid.startswith(PROOFS):
+            item.add_marker(pytest.mark.proof)
 
     def place(item: pytest.Item) -> int:
         starts = (number for number, each in enumerate(LONGEST) if item.nodeid.startswith(each))
