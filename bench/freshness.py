@@ -57,7 +57,7 @@ FIRST_NUMBER = 10**9
 """So that all numbers have as many digits."""
 NUMBER_AT, SENT_AT = slice(5, 15), slice(23, 42)
 """Where a body of `body_of` has its number, and the time of its sending."""
-DEADLINE_S = 180.0
+DEADLINE_S = 400.0
 """For the first micro-batch, and for the last one after the end of the load."""
 LAKE = "lake"
 
