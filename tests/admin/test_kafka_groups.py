@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
-from steelyard import Admin, RouteError
+from steelyard import Admin, PushConsumer, RouteError
 from steelyard.admin.main import main
 from steelyard.groups.doctor import Ailment
 from steelyard.groups.kafka.report import KafkaGroup
@@ -412,6 +412,34 @@ def test_an_unknown_group_is_one_line(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "steelyard: no broker coordinates a Kafka group nobody\n"
+
+
+def test_a_group_of_the_other_protocol_is_said_to_be_one(
+    servers: KafkaServers,
+    topic: str,
+    member: Callable[[str, str], Member],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reader = member("theirs", "reader")
+    reader.join(topic)
+    reader.sync(reader.joined(), topic, {reader.member_id: (0, 1)})
+    for command in ("consumerConnection", "consumerStatus"):
+        assert main(["admin", command, "-n", servers.nameservers, "-g", "theirs"]) == 1
+        assert capsys.readouterr().err == (
+            "steelyard: theirs is a Kafka group; use `steelyard admin kafkaGroup -g theirs`\n"
+        )
+    reader.leave()
+    with PushConsumer("ours", servers.nameservers, lambda _: None).subscribe(topic):
+        asked = ["admin", "kafkaGroup", "-n", servers.nameservers, "-g", "ours"]
+
+        def said() -> str:
+            assert main(asked) == 1
+            return capsys.readouterr().err
+
+        wanted = (
+            "steelyard: ours is a RocketMQ group; use `steelyard admin consumerProgress -g ours`\n"
+        )
+        until(lambda: said() == wanted)
 
 
 def test_brokers_without_a_kafka_door_have_no_such_group(tmp_path: Path) -> None:

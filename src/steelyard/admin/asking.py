@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 from steelyard.admin import exits
 from steelyard.admin.answers import CommandOutcome, document_text
 from steelyard.config import ClientConfig
-from steelyard.errors import ConfigError, RemotingError, SteelyardError, UnreachableError
+from steelyard.errors import (
+    ConfigError,
+    RemotingError,
+    RouteError,
+    SteelyardError,
+    UnreachableError,
+)
 from steelyard.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -28,6 +34,9 @@ C = TypeVar("C", bound=ClientConfig)
 Asking = Callable[["PatientAdmin", argparse.Namespace], Awaitable[CommandOutcome]]
 """A command: asks, and returns what it found."""
 
+
+GROUP_OPTIONS = ("groupName", "consumerGroup", "group")
+"""What commands call the consumer group that they ask about, as mqadmin does."""
 
 WATCH_SECONDS = 2.0
 """Default interval of `--watch`, that of watch(1)."""
@@ -208,12 +217,35 @@ async def _answered(
     except SteelyardError as error:
         missing = await admin.unreachable()
         if not missing:
+            if isinstance(error, RouteError):
+                await _raise_for_other_protocol(error, admin, options)
             raise
         texts = [told(broker) for broker in missing]
         if not isinstance(error, RemotingError):
             texts.append(str(error))
         raise UnreachableError("; ".join(texts)) from error
     return answer, await admin.unreachable()
+
+
+async def _raise_for_other_protocol(
+    error: RouteError, admin: PatientAdmin, options: argparse.Namespace
+) -> None:
+    """Raise a RouteError that names the command for a group which this one does not know."""
+    from steelyard.wire.remoting.names import retry_topic
+
+    asked = (getattr(options, name, None) for name in GROUP_OPTIONS)
+    group = next(filter(None, map(given, asked)), None)
+    if group is None or f"group {group}" not in str(error):
+        return
+    found = ""
+    with suppress(SteelyardError):
+        if any(one.group == group for one in await admin.kafka_groups()):
+            found = f"{group} is a Kafka group; use `steelyard admin kafkaGroup -g {group}`"
+    with suppress(SteelyardError):
+        await admin.route(retry_topic(group))
+        found = f"{group} is a RocketMQ group; use `steelyard admin consumerProgress -g {group}`"
+    if found:
+        raise RouteError(found) from error
 
 
 def _end(answer: CommandOutcome, unreachable: list[Unreachable]) -> int:
