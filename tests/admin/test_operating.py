@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -11,9 +15,10 @@ import pytest
 from tests.api.conftest import Servers
 from tests.waiting import until
 
-from steelyard import ConsumerConfig, Message, Producer, PushConsumer, SendResult
+from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult
 from steelyard.admin import exits
 from steelyard.admin.main import main
+from steelyard.nodes.broker.remoting import relays
 from steelyard.types import ConsumeFrom, MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
@@ -98,6 +103,54 @@ def member(nameservers: str, sent: list[SendResult], run: Run) -> Iterator[PushC
 
 def columns(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines]
+
+
+HUNG = """
+import sys
+from steelyard import PushConsumer
+with PushConsumer(sys.argv[1], sys.argv[2], lambda _: None).subscribe(sys.argv[3]):
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hung(nameservers: str, member: PushConsumer) -> Iterator[None]:
+    """A second member, in a process that does not go on."""
+    command = [sys.executable, "-c", HUNG, GROUP, nameservers, TOPIC]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process, Admin(nameservers) as admin:
+        until(lambda: len(admin.members(GROUP).connection_set) == 2)
+        client = member.config.client_id
+        until(lambda: None not in admin.running_infos(GROUP, [client]).values())
+        process.send_signal(signal.SIGSTOP)
+        yield
+        process.kill()
+
+
+def test_a_member_that_hangs_is_named_and_the_others_are_shown(
+    nameservers: str,
+    member: PushConsumer,
+    hung: None,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(relays, "RELAY_TIMEOUT_MS", 500)
+    capsys.readouterr()
+    status = ["admin", "consumerStatus", "-n", nameservers, "-g", GROUP]
+    assert main(status) == exits.UNREACHABLE
+    lines = capsys.readouterr().out.splitlines()
+    (file,) = tmp_path.glob("*/*")
+    assert file.name == member.config.client_id
+    ends = sorted(line.split(maxsplit=3)[3] for line in lines[1:3])
+    assert ends == sorted([f"{file.parent.name}/{file.name}", "no answer"])
+    assert lines[-1] == "1 of 2 members did not answer"
+    assert main([*status, "--json"]) == exits.UNREACHABLE
+    (silent,) = json.loads(capsys.readouterr().out)["silent"]
+    assert silent != member.config.client_id
+    code, said = doctor(nameservers)
+    assert code == exits.FAILED
+    assert said.startswith(f"1. no answer from {silent}")
 
 
 def test_a_member_is_looked_into(

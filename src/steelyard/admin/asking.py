@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steelyard.admin.reaching import PatientAdmin
 
 C = TypeVar("C", bound=ClientConfig)
+T = TypeVar("T")
 
 
 Asking = Callable[["PatientAdmin", argparse.Namespace], Awaitable[CommandOutcome]]
@@ -43,6 +44,9 @@ WATCH_SECONDS = 2.0
 
 WATCH_SECONDS_MIN = 0.1
 WATCH_SECONDS_MAX = 86_400.0
+
+WAIT_TOLD_SECONDS = 3.0
+"""After so long without an answer, a terminal is told that it is waited for."""
 
 ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "STEELYARD_SECRET_KEY"
@@ -186,7 +190,7 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
 
     async def ask() -> tuple[CommandOutcome, list[Unreachable]]:
         async with new_admin(options) as admin:
-            return await _answered(asking, admin, options)
+            return await _telling_of_a_wait(_answered(asking, admin, options))
 
     answer, unreachable = run(ask())
     if options.json:
@@ -195,6 +199,17 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
         print(printable_lines(answer.text), end="")
     sys.stdout.flush()
     return _end(answer, unreachable)
+
+
+async def _telling_of_a_wait(answer: Awaitable[T]) -> T:
+    """Wait for an answer; say so on a terminal if it takes long: a server or a member hangs."""
+    import asyncio
+
+    task = asyncio.ensure_future(answer)
+    done, _ = await asyncio.wait([task], timeout=WAIT_TOLD_SECONDS)
+    if not done and sys.stderr.isatty():
+        print("steelyard: not everybody has answered yet; waiting ...", file=sys.stderr)
+    return await task
 
 
 async def _watch(asking: Asking, options: argparse.Namespace) -> int:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MINUTE_MS = 60_000
 
+NO_ANSWER = "no answer"
+"""In place of the file of a member that hangs, or cannot be reached by the broker."""
+
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     status = add_asking_command(
@@ -83,14 +86,22 @@ async def consumer_status(admin: Admin, options: argparse.Namespace) -> CommandO
     now = time.time_ns() // 1_000_000
     line = "{:<10} {:<40} {:<20} {}\n"
     text = line.format("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
-    infos: dict[str, ConsumerRunningInfo] = {}
+    asked = await admin.running_infos(
+        group, [one.client_id for one in connection.connection_set], threads=options.jstack
+    )
+    infos = {client_id: info for client_id, info in asked.items() if info is not None}
     for number, member in enumerate(connection.connection_set, 1):
-        info = await admin.running_info(group, member.client_id, threads=options.jstack)
-        infos[member.client_id] = info
-        path = Path(str(now), member.client_id.replace("/", "_"))
-        _write(path, running_info_text(info).encode())
+        path: Path | str = NO_ANSWER
+        if member.client_id in infos:
+            path = Path(str(now), member.client_id.replace("/", "_"))
+            _write(path, running_info_text(infos[member.client_id]).encode())
         text += line.format(number, member.client_id, version_name(member.version), path)
-    return CommandOutcome(text + verdict(infos, now), _member_document(group, infos))
+    silent = sorted(asked.keys() - infos.keys())
+    document = {**_member_document(group, infos), "silent": silent}
+    if not silent:
+        return CommandOutcome(text + verdict(infos, now), document)
+    text += f"\n\n{len(silent)} of {len(asked)} members did not answer\n"
+    return CommandOutcome(text, document, exits.UNREACHABLE)
 
 
 def _member_document(group: str, infos: dict[str, ConsumerRunningInfo]) -> dict[str, object]:

@@ -6,12 +6,12 @@ import time
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.groups import Groups
-from steelyard.errors import BrokerError, RouteError, SteelyardError
+from steelyard.errors import BrokerError, RouteError
 from steelyard.groups import doctor
 from steelyard.groups.doctor import Diagnosis, Observed
 from steelyard.groups.kafka import doctor as kafka_doctor
 from steelyard.types import MessageQueue
-from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
+from steelyard.wire.remoting.bodies import ConsumerConnection
 from steelyard.wire.remoting.codes import ResponseCode
 
 
@@ -55,7 +55,7 @@ class Doctor(Groups):
             if found is not None
             for member in found.connection_set
         }
-        infos = {client_id: await self._info(group, client_id) for client_id in sorted(clients)}
+        infos = await self.running_infos(group, sorted(clients))
         now = time.time_ns() // 1_000_000
         return doctor.diagnose(Observed(group, now, connections, infos, queues))
 
@@ -66,11 +66,3 @@ class Doctor(Groups):
             if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
                 return None
             raise
-
-    async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
-        try:
-            return await self.running_info(group, client_id)
-        except RouteError:
-            raise
-        except SteelyardError:
-            return None

@@ -5,6 +5,10 @@ Source: DefaultMQAdminExtImpl.java, which defines the receiver of each request.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
 from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
@@ -27,6 +31,9 @@ from steelyard.wire.remoting.bodies import (
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
+
+MEMBERS_AT_ONCE = 50
+"""How many members are asked at the same time."""
 
 RELAY_TIMEOUT_MS = 12_000
 """Time-out of requests that a broker relays to a client, for which it allows 10 s."""
@@ -138,6 +145,28 @@ class Groups(KafkaGroups):
         body = await self._ask_one_of(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return fastjson.read(ConsumerRunningInfo, body)
 
+    async def running_infos(
+        self, group: str, client_ids: Iterable[str], *, threads: bool = False
+    ) -> dict[str, ConsumerRunningInfo | None]:
+        """Return `running_info` of several members, by client id; None if one does not answer.
+
+        They are asked at the same time: a broker waits some ten seconds for a member that hangs.
+        Raises RouteError if no broker knows the group.
+        """
+        ids = tuple(client_ids)
+        at_once = asyncio.Semaphore(MEMBERS_AT_ONCE)
+
+        async def ask(client_id: str) -> ConsumerRunningInfo | None:
+            async with at_once:
+                try:
+                    return await self.running_info(group, client_id, threads=threads)
+                except RouteError:
+                    raise
+                except SteelyardError:
+                    return None
+
+        return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
+
     async def member_offsets(
         self, group: str, topic: str, client_id: str = ""
     ) -> dict[str, dict[MessageQueue, int]]:
@@ -158,6 +187,10 @@ class Groups(KafkaGroups):
         for address in broker_addresses(await self._group_route(group)).values():
             try:
                 reply = await self.ask(address, code, header, timeout_ms=RELAY_TIMEOUT_MS)
+            except BrokerError as error:
+                if error.code == ResponseCode.CONSUME_MSG_TIMEOUT:
+                    raise  # the member hangs, whoever asks it
+                failed = error
             except SteelyardError as error:
                 failed = error
             else:
@@ -233,13 +266,12 @@ class Groups(KafkaGroups):
         Members that do not answer are left out, as in mqadmin.
         """
         holders: dict[MessageQueue, str] = {}
-        try:
-            for member in (await self.members(group)).connection_set:
-                info = await self.running_info(group, member.client_id)
-                held = (queue for queue, held in info.mq_table.items() if not held.dropped)
-                holders.update(dict.fromkeys(held, member.client_id))
-        except SteelyardError:
-            pass
+        with suppress(SteelyardError):
+            members = (await self.members(group)).connection_set
+            infos = await self.running_infos(group, [member.client_id for member in members])
+            for client_id, info in infos.items():
+                held = info.mq_table.items() if info is not None else ()
+                holders |= {queue: client_id for queue, queued in held if not queued.dropped}
         return holders
 
     async def time_spans(self, group: str, topic: str) -> tuple[QueueTimeSpan, ...]:

@@ -147,6 +147,7 @@ class Admin:
     delete_group = _blocking(AsyncAdmin.delete_group)
     members = _blocking(AsyncAdmin.members)
     running_info = _blocking(AsyncAdmin.running_info)
+    running_infos = _blocking(AsyncAdmin.running_infos)
     member_offsets = _blocking(AsyncAdmin.member_offsets)
     producers = _blocking(AsyncAdmin.producers)
     consumer_progress = _blocking(AsyncAdmin.consumer_progress)
