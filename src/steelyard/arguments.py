@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import NoReturn
 
 from steelyard.printable import printable
+
+_INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)", re.DOTALL)
 
 SECONDS_MAX = 86_400
 
@@ -16,8 +19,22 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2; `message` may quote what a user typed."""
-        text = printable(" ".join(message.split()))
+        text = printable(" ".join(_nearest(message).split()))
         self.exit(2, f"{self.prog}: {text} (--help shows the options)\n")
+
+
+def _nearest(message: str) -> str:
+    """Let an error of argparse name the choice that was probably meant, not all that there are."""
+    from difflib import get_close_matches
+
+    found = _INVALID_CHOICE.search(message)
+    if found is None:
+        return message
+    choices = {each.lower(): each for each in re.findall(r"[\w-]+", found[2])}
+    near = get_close_matches(found[1].lower(), choices, n=1)
+    if not near:
+        return message
+    return message[: found.start()] + f"no {found[1]!r}; did you mean {choices[near[0]]}?"
 
 
 # -- types of arguments; each raises ArgumentTypeError ---------------------------------------------

@@ -303,6 +303,8 @@ def test_a_cluster_is_shown(cluster: str) -> None:
         (("fly",), "invalid choice"),
         (("admin",), "required"),
         (("admin", "fly"), "invalid choice"),
+        (("admin", "clusterlist"), "no 'clusterlist'; did you mean clusterList? (--help"),
+        (("consum",), "no 'consum'; did you mean consume? (--help"),
         (("admin", "topicRoute"), "-t"),
         (("admin", "topicRoute", "-n", NOBODY, "-t", "T"), "cannot connect"),
         (("admin", "clusterList", "-n", f"{NOBODY};127.0.0.1:2"), "cannot connect to 127.0.0.1:2"),
