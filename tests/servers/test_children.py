@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
+from steelyard.servers import children
 from steelyard.servers.children import LINE_MAX, Child, how_it_ended, report_line
 
 
@@ -40,6 +41,14 @@ def test_addresses_and_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert passed == [b"one\n", b"\n", b"two\n", b"\n", b"thr\n"]
     assert (child.last_words, code) == ("thr", 3)
     assert not child.is_running
+
+
+def test_an_old_line_says_nothing_of_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(children, "LAST_WORDS_SECONDS", 0)
+    child, _, _ = run(monkeypatch, tmp_path, "print('long ago', file=sys.stderr)")
+    assert (child.last_line, child.last_words) == ("long ago", "")
 
 
 def test_the_next_process_has_reported_nothing(

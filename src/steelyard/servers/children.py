@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 from steelyard.driver.log_lines import message_in
@@ -22,6 +23,9 @@ LINE_MAX = 64 * 1024
 
 WORDS_MAX = 500
 """Characters quoted of a server's last line."""
+
+LAST_WORDS_SECONDS = 5.0
+"""An older line is taken to have nothing to do with the end of a server."""
 
 READ_BYTES = 64 * 1024
 
@@ -56,6 +60,7 @@ class Child:
         """The error that it reported."""
         self.last_line = ""
         """The last line of its standard error; of a line of JSON, the message."""
+        self._said_at = 0.0
 
     @property
     def by_hand(self) -> str:
@@ -160,7 +165,7 @@ class Child:
         self._pass_on(line + b"\n")
         text = line.decode(errors="replace").strip()
         if text:
-            self.last_line = message_in(text)
+            self.last_line, self._said_at = message_in(text), time.monotonic()
 
     def ask_to_stop(self) -> None:
         """Ask it to stop cleanly."""
@@ -178,8 +183,9 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """The error that it reported, or the last line of its log; empty if there is none."""
-        return (self.error or self.last_line)[:WORDS_MAX]
+        """The error that it reported, or what it logged last, if that was just now."""
+        is_new = time.monotonic() - self._said_at < LAST_WORDS_SECONDS
+        return (self.error or (self.last_line if is_new else ""))[:WORDS_MAX]
 
 
 def how_it_ended(code: int) -> str:
