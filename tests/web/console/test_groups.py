@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from typing import Any
@@ -248,6 +252,46 @@ def test_a_rocketmq_group_is_what_its_members_say(consoles: Consoles) -> None:
         (one.what, one.advice) for one in diagnoses
     ]
     assert [(one["severity"], one["title"]) for one in findings] == [("error", "Nobody")]
+
+
+HUNG = """
+import sys
+from steelyard import PushConsumer
+with PushConsumer(sys.argv[1], sys.argv[2], lambda _: None).subscribe(sys.argv[3]):
+    sys.stdin.read()
+"""
+
+
+def test_a_member_that_hangs_makes_its_group_degraded(consoles: Consoles) -> None:
+    """It counts as a member for two minutes, and nobody reads its queues."""
+    nameserver, group = consoles.servers.nameservers, "sleepers"
+    queues = created(nameserver, "Pillows")
+
+    def picture() -> Any:
+        return read(consoles.http, f"groups/rocketmq/{group}")
+
+    command = [sys.executable, "-c", HUNG, group, nameserver, "Pillows"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        consumer = PushConsumer(group, nameserver, lambda _: None, client_id="10.0.0.1@awake")
+        with consumer.subscribe("Pillows"):
+            half = len(queues) // 2
+            until(lambda: sorted(map(len, shares(picture()).values())) == [half, half])
+            process.send_signal(signal.SIGSTOP)
+            until(lambda: picture()["state"] == "Degraded")
+            told = picture()
+            assert told["rebalance"] is None
+            states = {one["id"]: one["state"] for one in told["members"]}
+            assert states.pop("10.0.0.1@awake") == "stable"
+            ((hung, state),) = states.items()
+            assert state == "silent"
+            assert re.fullmatch(
+                rf"{re.escape(hung)} has not answered for \d+ s;"
+                rf" {half} of {len(queues)} queues are probably not read\.",
+                told["warning"],
+            )
+            process.send_signal(signal.SIGCONT)
+            until(lambda: (picture()["state"], picture()["warning"]) == ("Stable", None))
+            process.kill()
 
 
 def test_members_that_have_nothing_to_commit_are_counted(consoles: Consoles) -> None:

@@ -51,6 +51,7 @@ def picture(
             for key, owner in owners.items()
         ],
         rebalance=rebalance,
+        warning=None,
     )
 
 

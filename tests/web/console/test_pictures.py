@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 
 from steelyard.groups.kafka.report import KafkaAwaited, KafkaGroupReport, KafkaRebalance
@@ -63,6 +64,29 @@ def test_a_settled_rocketmq_group() -> None:
         ("T/b/2", "b", None, 2),
         ("T/b/3", "b", None, 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "state", "warning"),
+    [
+        ({"b": 2_000}, "Stable", None),
+        (
+            {"b": 12_345},
+            "Degraded",
+            "b has not answered for 12 s; 2 of 4 queues are probably not read.",
+        ),
+    ],
+)
+def test_a_member_that_hangs(silent_ms: dict[str, int], state: str, warning: str | None) -> None:
+    group = msgspec.structs.replace(facts({"a": [0, 1], "b": None}), silent_ms=silent_ms)
+    found = remoting_picture.picture(group, 1_000)
+    assert (found.state, found.warning, found.rebalance) == (state, warning, None)
+    everything = msgspec.structs.replace(
+        facts({"a": [0, 1, 2, 3], "b": None, "c": None}), silent_ms={"b": 3_000, "c": 9_000}
+    )
+    assert remoting_picture.picture(everything, 1_000).warning == (
+        "b and 1 more have not answered for 9 s."
+    )
 
 
 def test_a_newcomer_waits_for_the_others_queues() -> None:

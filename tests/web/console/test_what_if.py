@@ -48,6 +48,7 @@ def group(dialect: Dialect, owners: list[str | None], members: list[str]) -> Gro
             for number, owner in enumerate(owners)
         ],
         rebalance=None,
+        warning=None,
     )
 
 

@@ -105,8 +105,9 @@ class MemberView(ApiAnswer, frozen=True, kw_only=True):
     """A member of a group.
 
     `state`: `stable`, or what it does in a rebalance: `joining`, `waiting` (for others), `revoking`
-    (it has to give up queues), `syncing`. `waited_for`: the rebalance waits for it, `since` that
-    time. `assigned`: number of queues that it owns.
+    (it has to give up queues), `syncing`; `silent`: it does not answer its broker, so that nobody
+    knows which queues it reads (RocketMQ only). `waited_for`: the rebalance waits for it, `since`
+    that time. `assigned`: number of queues that it owns.
     """
 
     id: str
@@ -155,7 +156,12 @@ class RebalanceNow(ApiAnswer, frozen=True, kw_only=True):
 
 
 class GroupPicture(ApiAnswer, frozen=True, kw_only=True):
-    """A group as it is now. `generation`: of a Kafka group, its generation or epoch."""
+    """A group as it is now.
+
+    `state`: Kafka's, of a RocketMQ group `Stable`, `Empty`, `Rebalancing` or `Degraded` (a member
+    does not answer). `generation`: of a Kafka group, its generation or epoch. `warning`: what is
+    wrong although no rebalance is under way, in a sentence.
+    """
 
     dialect: Dialect
     name: str
@@ -165,6 +171,7 @@ class GroupPicture(ApiAnswer, frozen=True, kw_only=True):
     members: list[MemberView]
     queues: list[GroupQueue]
     rebalance: RebalanceNow | None
+    warning: str | None
 
 
 # -- history ---------------------------------------------------------------------------------------

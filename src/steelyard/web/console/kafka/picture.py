@@ -90,6 +90,7 @@ def picture(
             for place in rows
         ],
         rebalance=_rebalance(facts, now),
+        warning=None,
     )
 
 

@@ -28,7 +28,12 @@ PREDICTABLE = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 BROADCASTING = "BROADCASTING"
 """Message model of groups in which every member reads every queue."""
 
-STABLE, EMPTY, REBALANCING = "Stable", "Empty", "Rebalancing"
+STABLE, EMPTY, REBALANCING, DEGRADED = "Stable", "Empty", "Rebalancing", "Degraded"
+"""States of a group. DEGRADED: a member does not answer; its queues are probably not read."""
+
+
+SILENT_MS_MIN = 3_000
+"""A member that answers later than this is slow; one that takes longer probably hangs."""
 
 
 class QueueReach(msgspec.Struct, frozen=True):
@@ -44,7 +49,8 @@ class RemotingGroupFacts(msgspec.Struct, frozen=True):
     """What is known of a group.
 
     `members`: by client id; `infos`: what each says of itself, None for no answer. `queues`: the
-    readable queues of each topic that it subscribes to.
+    readable queues of each topic that it subscribes to. `silent_ms`: for how long members have not
+    answered; those that cannot say anything of themselves are not among them.
     """
 
     name: str
@@ -54,6 +60,7 @@ class RemotingGroupFacts(msgspec.Struct, frozen=True):
     infos: Mapping[str, ConsumerRunningInfo | None]
     queues: Mapping[str, Sequence[MessageQueue]]
     progress: Mapping[MessageQueue, QueueReach]
+    silent_ms: Mapping[str, int] = {}
 
     @property
     def is_broadcasting(self) -> bool:
@@ -92,11 +99,11 @@ def picture(facts: RemotingGroupFacts, now: int) -> GroupPicture:
     rows = _shown(facts, owners)
     moving = _moving(facts, rows, owners, targets)
     rebalance = _rebalance(facts, rows, moving, owners, now)
-    state = STABLE if facts.members else EMPTY
+    warning = None if rebalance else _warning(facts, rows, owners)
     return GroupPicture(
         dialect="rocketmq",
         name=facts.name,
-        state=REBALANCING if rebalance else state,
+        state=_group_state(facts, rebalance, warning),
         protocol=facts.protocol,
         generation=None,
         members=_members(facts, owners, rebalance),
@@ -117,7 +124,36 @@ def picture(facts: RemotingGroupFacts, now: int) -> GroupPicture:
             for progress in (facts.progress.get(queue, _NO_PROGRESS),)
         ],
         rebalance=rebalance,
+        warning=warning,
     )
+
+
+def _group_state(
+    facts: RemotingGroupFacts, rebalance: RebalanceNow | None, warning: str | None
+) -> str:
+    if rebalance is not None:
+        return REBALANCING
+    if warning is not None:
+        return DEGRADED
+    return STABLE if facts.members else EMPTY
+
+
+def _warning(
+    facts: RemotingGroupFacts, rows: Sequence[MessageQueue], owners: Mapping[MessageQueue, str]
+) -> str | None:
+    """Return a sentence about members that do not answer; None if all do."""
+    silent = sorted(each for each, ms in facts.silent_ms.items() if ms >= SILENT_MS_MIN)
+    if not silent:
+        return None
+    others = len(silent) - 1
+    who = f"{silent[0]} and {others} more have" if others else f"{silent[0]} has"
+    seconds = max(facts.silent_ms[each] for each in silent) // 1_000
+    text = f"{who} not answered for {seconds} s"
+    unread = [queue for queue in rows if queue not in owners]
+    if not unread:
+        return f"{text}."
+    are = "are" if len(unread) > 1 else "is"
+    return f"{text}; {len(unread)} of {counted(len(rows), 'queue')} {are} probably not read."
 
 
 _NO_PROGRESS = QueueReach(None, None, None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.aio.admin import Admin
@@ -93,6 +93,8 @@ class RemotingSource:
         self._internal: frozenset[str] = frozenset()
         self._protocols: dict[str, str | None] = {}
         self._learning: asyncio.Task[list[None]] | None = None
+        self._silent: dict[tuple[str, str], float] = {}
+        """Since when members, by group and client id, have not answered."""
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -215,7 +217,20 @@ class RemotingSource:
             dict(zip(asked, infos, strict=True)),
             queues,
             {**idle, **progress},
+            self._silent_ms(name, members),
         )
+
+    def _silent_ms(self, name: str, members: Container[str]) -> dict[str, int]:
+        """Return for how long members have not answered, and forget those that are gone."""
+        gone = [each for each in self._silent if each[0] == name and each[1] not in members]
+        for each in gone:
+            del self._silent[each]
+        now = time.monotonic()
+        return {
+            client_id: int((now - since) * 1_000)
+            for (group, client_id), since in self._silent.items()
+            if group == name
+        }
 
     async def _connection(self, name: str) -> ConsumerConnection | None:
         """Return the members of a group that all its brokers see; None if there are none.
@@ -257,11 +272,18 @@ class RemotingSource:
             return error
 
     async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
+        """Return what a member says of itself; None if it does not answer, or cannot say it."""
+        asked, at = (group, client_id), time.monotonic()
         try:
             async with asyncio.timeout(INFO_SECONDS):
-                return await self._admin.running_info(group, client_id)
-        except (SteelyardError, TimeoutError):
+                info = await self._admin.running_info(group, client_id)
+        except TimeoutError:
+            self._silent.setdefault(asked, at)
             return None
+        except SteelyardError:
+            info = None
+        self._silent.pop(asked, None)
+        return info
 
     async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, QueueReach]:
         """Return the progress of a group as its brokers tell it; empty if it has none."""

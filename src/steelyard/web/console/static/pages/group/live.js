@@ -68,7 +68,7 @@ export function LiveView({ picture }) {
 /** The sentence that says what happens. It has the same height in all states, so that the matrix does not jump. */
 function Banner({ picture, columns, moved }) {
   const { rebalance } = picture;
-  return html`<div class=${`banner ${rebalance ? "warn" : picture.members.length ? "good" : "quiet"}`} role="status">
+  return html`<div class=${`banner ${rebalance || picture.warning ? "warn" : picture.members.length ? "good" : "quiet"}`} role="status">
     ${rebalance ? html`<${Rebalancing} rebalance=${rebalance} columns=${columns} moved=${moved} />` : html`<${Calm} picture=${picture} moved=${moved} />`}
   </div>`;
 }
@@ -99,11 +99,11 @@ function Calm({ picture, moved }) {
   const history = href(["groups", picture.dialect, picture.name, "history"]);
   const unowned = picture.queues.filter((queue) => queue.owner === null).length;
   return html`<p class="banner-head">
-      <strong>${picture.members.length ? "No rebalance under way" : "No members"}</strong>
+      <strong>${picture.warning ? "A member does not answer" : picture.members.length ? "No rebalance under way" : "No members"}</strong>
       ${moved > 0 && html`<span class="moved-count">${plural(moved, "queue")} just moved</span>`}
     </p>
     <p>
-      ${picture.members.length
+      ${picture.warning ? readable(picture.warning, new Map()) : picture.members.length
         ? `${plural(picture.queues.length, "queue")} among ${plural(picture.members.length, "member")}${unowned ? `; nobody reads ${plural(unowned, "queue")}.` : "."}`
         : `${plural(picture.queues.length, "queue")} with committed offsets. They continue when a member joins.`}
     </p>
