@@ -50,8 +50,17 @@ PROOFS = (
     "tests/sim/test_kafka_defects.py",
     "tests/sim/test_scenario.py",
     "tests/sim/test_swarm.py",
+    "tests/spark_long/test_bench.py",
+    "tests/spark_long/test_ledger_kills.py",
+    "tests/spark_long/test_move_kills.py",
+    "tests/spark_long/test_sink_kills.py",
+    "tests/spark_long/test_stream_kills.py",
+    "tests/spark_long/test_topic_to_table_kills.py",
 )
-"""Files and folders of `./dev proofs`: they repeat until chance has had its turn, or run other programs as a whole."""
+"""Files and folders of `./dev proofs`: they repeat until chance has had its turn, or run other programs as a whole.
+
+Those of Spark are run by `./dev spark`, but not by `./dev spark --short`.
+"""
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]
