@@ -109,7 +109,12 @@ def main() -> None:
     parser.add_argument("--query", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--warm-up", type=float, default=15.0, help="seconds after the first message that do not count")
+    parser.add_argument(
+        "--warm-up",
+        type=float,
+        default=15.0,
+        help="seconds after the first message that do not count",
+    )
     options = parser.parse_args()
     if options.query:
         nameserver, folder, *times = options.query
