@@ -37,6 +37,8 @@ Ratio = Annotated[float, Meta(gt=0, le=1)]
 FlushMode = Literal["async", "sync"]
 MigrationPolicy = Literal["bidirectional", "upgrade", "downgrade", "disabled"]
 Compression = Literal["zlib", "lz4", "zstd"]
+ClientAuth = Literal["none", "requested", "required"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 LatencyFaults = Literal["off", "4.x", "5.x"]
 
 
@@ -249,6 +251,21 @@ class KafkaConfig:
     """Maximum number of connections to the Kafka listener, also limited by the open files."""
     max_connections_per_ip: Int32 = 0x7FFFFFFF
     """The same per IP address."""
+    ssl_certificate_file: str = ""
+    """PEM file with the certificate of the listener and its chain; with it, connections use TLS.
+
+    Reloaded within a second when it changes, like the two files below. Kafka: the first part of
+    ssl.keystore.location with ssl.keystore.type=PEM.
+    """
+    ssl_key_file: str = ""
+    """PEM file with the certificate's key, without a password; empty: it is in the same file."""
+    ssl_client_ca_file: str = ""
+    """PEM file with the certificates of those who may sign clients' certificates.
+
+    Kafka: ssl.truststore.location with ssl.truststore.type=PEM.
+    """
+    ssl_client_auth: Annotated[ClientAuth, Kafka("ssl.client.auth")] = "none"
+    """Whether clients must show a certificate that `ssl_client_ca_file` vouches for."""
 
 
 KAFKA_BROKERS_MAX = 1_000
@@ -782,6 +799,7 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
         raise ConfigError(
             f"name is {config.name!r}; with a Kafka listener it must not contain a comma"
         )
+    _check_encryption(kafka)
     if not kafka.brokers:
         return
     named = ", ".join(kafka.brokers[:100])
@@ -797,6 +815,23 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
         raise ConfigError(
             f"the list of brokers is {named}; brokers find each other through a nameserver: give"
             " its address as well"
+        )
+
+
+def _check_encryption(kafka: KafkaConfig) -> None:
+    if not kafka.ssl_certificate_file:
+        for name in ("ssl_key_file", "ssl_client_ca_file"):
+            if getattr(kafka, name):
+                raise ConfigError(f"kafka.{name} is given without kafka.ssl_certificate_file")
+        if kafka.ssl_client_auth != "none":
+            raise ConfigError(
+                f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r} without"
+                " kafka.ssl_certificate_file: only TLS connections have certificates"
+            )
+    elif kafka.ssl_client_auth != "none" and not kafka.ssl_client_ca_file:
+        raise ConfigError(
+            f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r}; give kafka.ssl_client_ca_file"
+            " with the certificates of those who may sign clients' certificates"
         )
 
 

@@ -75,6 +75,7 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.types import LogLine
+from steelyard.wire.certificates import distinguished_name
 from steelyard.wire.figures import ProcessFigures
 from steelyard.wire.strangers import Signs, Stranger, named, recognise, refusal
 
@@ -82,6 +83,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from concurrent.futures import ThreadPoolExecutor
+
+    from steelyard.driver.encryption import ServerCertificates
 
 T = TypeVar("T")
 
@@ -114,7 +117,7 @@ _HEAVY = frozenset((Answer, Deliver, Persist))
 class Driver:
     """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
-    `tls`: encrypts dialed links; accepted ones are never encrypted. `measures`: pass the node a
+    `tls`: encrypts dialed links; for accepted ones see `listen`. `measures`: pass the node a
     `Measured` every second. `address_translation`: what to dial in place of what the node asks for,
     as in ClientConfig.
     """
@@ -165,6 +168,7 @@ class Driver:
         """Probes of servers that closed a connection without a response: when, and the result.
         """
         self._servers: list[asyncio.Server] = []
+        self._certificates: list[ServerCertificates] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
         self._call_numbers = count(1)
@@ -219,10 +223,12 @@ class Driver:
         connections_per_ip_max: int = UNLIMITED,
         signs: Signs | None = None,
         also: Sequence[socket.socket] = (),
+        certificates: ServerCertificates | None = None,
     ) -> None:
         """Accept connections on a bound socket from peers that speak that dialect.
 
         `also`: further sockets of the same listener, for which its limits and figures hold, too.
+        `certificates`: with which connections are encrypted; the driver watches and closes them.
         """
         spoken = dialect(dialect_name)
         listening = Listening(
@@ -233,10 +239,20 @@ class Driver:
         )
         self.accepting.add(listening)
         quiet(self._loop, self._log)
+
+        def accepted() -> Wire:
+            if certificates is None:
+                return Wire(self, spoken, None, listening)
+            from steelyard.driver.encryption import LinkEncryption
+
+            encryption = LinkEncryption(certificates.context)
+            return Wire(self, spoken, None, listening, encryption)
+
+        if certificates is not None:
+            certificates.watch(self._loop)
+            self._certificates.append(certificates)
         for each in (listener, *also):
-            server = await self._loop.create_server(
-                lambda: Wire(self, spoken, None, listening), sock=each, backlog=1024
-            )
+            server = await self._loop.create_server(accepted, sock=each, backlog=1024)
             self._servers.append(server)
 
     async def close(self, *, timeout_seconds: float = 1.0) -> None:
@@ -263,6 +279,8 @@ class Driver:
         for _, handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        for certificates in self._certificates:
+            certificates.close()
         if self._measuring is not None:
             self._measuring.stop()
         for timer in (self._sweep, self._checking):
@@ -469,7 +487,35 @@ class Driver:
             return
         wire.link = next(self._link_numbers)
         self._links[wire.link] = wire
-        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+        if wire.encryption is None:
+            wire.is_announced = True
+            self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+
+    def link_secured(self, wire: Wire) -> None:
+        """Tell the node of an encrypted link, whose handshake is done."""
+        if self._stopped:
+            return
+        assert wire.encryption is not None
+        certificate = wire.encryption.certificate()
+        try:
+            owner = "" if certificate is None else distinguished_name(certificate)
+        except ProtocolError as error:
+            self._log.warning("%s: %s", wire.address, error)
+            wire.hang(str(error))
+            return
+        wire.is_announced = True
+        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect, owner))
+
+    def link_insecure(self, wire: Wire, error: ssl.SSLError) -> None:
+        """Close a link whose handshake failed, or that was tampered with."""
+        from steelyard.driver.encryption import words
+
+        assert wire.listening is not None
+        if self._may_tell(wire.ip, Stranger.TLS):
+            self._log.warning(
+                "no TLS with %s at %s: %s", wire.address, wire.listening.signs.here, words(error)
+            )
+        wire.hang("TLS failed")
 
     def link_read(self, wire: Wire, data: bytes) -> None:
         """Take received bytes. They wait for those of other links that are ready now."""
@@ -537,11 +583,7 @@ class Driver:
             return
         assert wire.listening is not None
         signs = wire.listening.signs
-        now = self.clock()
-        if now - self._strangers.get((wire.ip, stranger), now - STRANGER_MS) >= STRANGER_MS:
-            if len(self._strangers) >= STRANGERS_MAX:
-                self._strangers.clear()
-            self._strangers[wire.ip, stranger] = now
+        if self._may_tell(wire.ip, stranger):
             self._log.warning(
                 "%s speaks %s to %s; %s",
                 wire.address,
@@ -554,6 +596,16 @@ class Driver:
             wire.transport.write(answer)
         wire.hang(f"speaks {stranger.value}")
 
+    def _may_tell(self, ip: str, stranger: Stranger) -> bool:
+        """Return whether it is time for another line about such clients of an address."""
+        now = self.clock()
+        if now - self._strangers.get((ip, stranger), now - STRANGER_MS) < STRANGER_MS:
+            return False
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._strangers.clear()
+        self._strangers[ip, stranger] = now
+        return True
+
     def link_failed(self, wire: Wire, error: Exception) -> None:
         """Handle a bug in decoding a link's bytes, which the node has not seen."""
         what = f"what {wire.address} sent could not be decoded; its connection was closed"
@@ -565,7 +617,8 @@ class Driver:
             return
         if not wire.dialed:
             self.accepting.closed(wire)
-        self.handle(Closed(wire.link, reason))
+        if wire.is_announced:
+            self.handle(Closed(wire.link, reason))
 
     def link_unanswered(self, wire: Wire, reason: str) -> None:
         """Probe a dialed server that closed the link without a response."""

@@ -63,10 +63,13 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opened(Fact, frozen=True):
+    """`owner`: of the peer's verified certificate, its distinguished name; empty without one."""
+
     link: Link
     address: Address
     dialed: bool = False
     dialect: str = REMOTING
+    owner: str = ""
 
 
 class Refused(Fact, frozen=True):

@@ -133,6 +133,11 @@ async def serve_broker(
         listener, *vip = listeners
         if kafka_port is not None:
             listeners.append(bind(host, kafka_port))
+        certificates = None
+        if config.kafka is not None and config.kafka.ssl_certificate_file:
+            from steelyard.driver.encryption import ServerCertificates
+
+            certificates = ServerCertificates(config.kafka, logger(f"steelyard.{config.name}"))
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[-1])
         settings = config.kafka and replace(config.kafka, address=kafka)
@@ -175,7 +180,10 @@ async def serve_broker(
             KAFKA,
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
-            signs=Signs(f"the Kafka port of {config.name}", kafka, address),
+            signs=Signs(
+                f"the Kafka port of {config.name}", kafka, address, certificates is not None
+            ),
+            certificates=certificates,
         )
     return LocalServer(address, driver, kafka, Stop(), disk.close)
 

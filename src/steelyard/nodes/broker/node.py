@@ -201,13 +201,13 @@ class BrokerNode:
 
     def _happened(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
-            case Opened(link, address, dialed, dialect):
+            case Opened(link, address, dialed, dialect, owner):
                 if dialect == KAFKA:
                     assert self._kafka is not None
                     if dialed:
                         self._kafka.dialed(event, now, effects)
                     else:
-                        self._kafka.opened(Peer(link, address, host_of(address)))
+                        self._kafka.opened(Peer(link, address, host_of(address), owner))
                 elif dialed:
                     self._parts.calls.opened(event, effects)
                 else:
