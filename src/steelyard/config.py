@@ -266,6 +266,29 @@ class KafkaConfig:
     """
     ssl_client_auth: Annotated[ClientAuth, Kafka("ssl.client.auth")] = "none"
     """Whether clients must show a certificate that `ssl_client_ca_file` vouches for."""
+    sasl_enabled_mechanisms: Annotated[
+        tuple[SaslMechanism, ...], Kafka("sasl.enabled.mechanisms")
+    ] = ()
+    """How clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Empty: nobody does."""
+    connections_max_reauth_ms: Annotated[int, Kafka("connections.max.reauth.ms")] = 0
+    """Time after which a client must log in again on its connection; 0: it need not."""
+    connection_failed_authentication_delay_ms: Annotated[
+        int, Kafka("connection.failed.authentication.delay.ms"), Meta(le=60_000)
+    ] = 100
+    """Delay of the answer to a failed login; it grows if an address fails again and again."""
+    sasl_oauthbearer_unsecured: bool = False
+    """Accept tokens that nobody has signed, with OAUTHBEARER: only where everybody is trusted."""
+
+    @property
+    def is_protected(self) -> bool:
+        """Return whether clients need TLS or a login."""
+        return bool(self.ssl_certificate_file or self.sasl_enabled_mechanisms)
+
+    @property
+    def security_protocol(self) -> str:
+        """Return what clients set as `security.protocol`."""
+        encrypted = "SSL" if self.ssl_certificate_file else "PLAINTEXT"
+        return f"SASL_{encrypted}" if self.sasl_enabled_mechanisms else encrypted
 
 
 KAFKA_BROKERS_MAX = 1_000
@@ -294,6 +317,13 @@ class BrokerConfig:
 
     RocketMQ clients of 4.x connect there if com.rocketmq.sendMessageWithVIPChannel is true, the
     default up to 4.4.
+    """
+    users_file: str = ""
+    """TOML file with users to create at the start if they never existed.
+
+    A table for each, `[NAME]`, with `password`, or with a credential by the name of a mechanism, as
+    kafka-storage.sh and our `steelyard admin user` write it. All users are on every broker's disk,
+    as salted keys; clients of the Kafka listener log in as them.
     """
     flush: FlushMode = "async"
     """When a send is acknowledged: async: the kernel has the message.
@@ -819,6 +849,11 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
 
 
 def _check_encryption(kafka: KafkaConfig) -> None:
+    if "OAUTHBEARER" in kafka.sasl_enabled_mechanisms and not kafka.sasl_oauthbearer_unsecured:
+        raise ConfigError(
+            "kafka.sasl_enabled_mechanisms has OAUTHBEARER, of which only unsigned tokens are"
+            " supported; set kafka.sasl_oauthbearer_unsecured=true if everybody may be trusted"
+        )
     if not kafka.ssl_certificate_file:
         for name in ("ssl_key_file", "ssl_client_ca_file"):
             if getattr(kafka, name):

@@ -38,6 +38,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +52,7 @@ from steelyard.driver.probing import probe
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
     REMOTING,
+    Admit,
     Answer,
     Asked,
     Call,
@@ -194,6 +196,7 @@ class Driver:
             DropTimer: self._drop_timer,
             Dial: self._dial,
             Hang: self._hang,
+            Admit: self._admit,
             Flush: self._ask_flush,
             Deliver: self._deliver,
             Persist: self._persist,
@@ -224,13 +227,18 @@ class Driver:
         signs: Signs | None = None,
         also: Sequence[socket.socket] = (),
         certificates: ServerCertificates | None = None,
+        has_logins: bool = False,
     ) -> None:
         """Accept connections on a bound socket from peers that speak that dialect.
 
         `also`: further sockets of the same listener, for which its limits and figures hold, too.
         `certificates`: with which connections are encrypted; the driver watches and closes them.
+        `has_logins`: peers log in first, and until then the dialect's limits for strangers hold.
         """
         spoken = dialect(dialect_name)
+        if has_logins:
+            assert spoken.admitting is not None, f"there are no logins in {dialect_name}"
+            spoken = replace(spoken, accepting=spoken.admitting)
         listening = Listening(
             name=dialect_name,
             connections_max=connections_max,
@@ -725,6 +733,11 @@ class Driver:
                 wire.write_out()
                 self._dirty.remove(wire)
             wire.hang(effect.reason)
+
+    def _admit(self, effect: Admit, now: int) -> None:
+        wire = self._links.get(effect.link)
+        if wire is not None:
+            wire.admit()
 
     def _persist(self, effect: Persist, now: int) -> None:
         assert self._on_keep is not None, "a node persists data, but its driver has no storage"

@@ -72,6 +72,13 @@ class Decoding(Protocol):
         """
 
 
+class AdmittingDecoding(Decoding, Protocol):
+    """Decoder of a link whose peer logs in."""
+
+    def admit(self) -> None:
+        """Lift the limits of peers that have not logged in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The codec of a protocol, for both ends of a link."""
@@ -85,6 +92,8 @@ class Dialect:
     """The protocol as named by `strangers`."""
     sends_files: bool = False
     """A piece of a frame may be a `FileRange`."""
+    admitting: Callable[[], AdmittingDecoding] | None = None
+    """In place of `accepting` where peers log in; None if the dialect has no logins."""
 
 
 @cache
@@ -94,7 +103,13 @@ def dialect(name: str) -> Dialect:
         from steelyard.wire.kafka import frame as kafka
 
         return Dialect(
-            KAFKA, kafka.write, kafka.server_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+            KAFKA,
+            kafka.write,
+            kafka.server_decoder,
+            kafka.ReplyDecoder,
+            Stranger.KAFKA,
+            sends_files=True,
+            admitting=kafka.LoginDecoder,
         )
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
@@ -352,6 +367,11 @@ class Wire(asyncio.Protocol):
     def choked(self) -> bool:
         """Whether the peer reads too slowly, so that no more of its messages are taken for now."""
         return self._paused and not self.dialed
+
+    def admit(self) -> None:
+        """Lift the limits of peers that have not logged in."""
+        decoder: Any = self.decoder
+        decoder.admit()
 
     def has_unread(self) -> bool:
         """Return whether the kernel has unread bytes of an accepted link."""

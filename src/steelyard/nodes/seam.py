@@ -143,6 +143,12 @@ class Hang(Order, frozen=True):
     reason: str
 
 
+class Admit(Order, frozen=True):
+    """The peer of an accepted link has logged in: the limits of strangers hold no longer."""
+
+    link: Link
+
+
 class SetTimer(Order, frozen=True):
     key: Hashable
     at: int
@@ -176,7 +182,9 @@ class Persist(Order, frozen=True):
     data: bytes
 
 
-Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
+Effect = (
+    Dial | Send | Hang | Admit | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
+)
 
 
 class HandlerError(Exception):

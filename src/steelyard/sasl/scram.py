@@ -123,7 +123,7 @@ class ScramServer:
             mechanism.digest(_xor(proven, signature)), credential.stored_key
         )
         if not self._is_known:
-            return Denied("unknown user", user=self._user)
+            return Denied("unknown user, or one without this mechanism", user=self._user)
         if not is_right:
             return Denied("wrong password", user=self._user)
         answer = base64.b64encode(mechanism.sign(credential.server_key, signed))
@@ -149,7 +149,10 @@ class ScramClient:
             text = token.decode()
         except UnicodeDecodeError:
             raise AuthenticationError("the server's message is not UTF-8") from None
-        return self._proof(text) if self._expected is None else self._end(text)
+        if self._expected is None:
+            return self._proof(text)
+        self._end(text)
+        return None
 
     def _proof(self, text: str) -> bytes:
         mechanism = self._mechanism
