@@ -273,7 +273,7 @@ class KafkaConfig:
     connections_max_reauth_ms: Annotated[int, Kafka("connections.max.reauth.ms")] = 0
     """Time after which a client must log in again on its connection; 0: it need not."""
     connection_failed_authentication_delay_ms: Annotated[
-        int, Kafka("connection.failed.authentication.delay.ms"), Meta(le=60_000)
+        int, Meta(ge=0, le=60_000), Kafka("connection.failed.authentication.delay.ms")
     ] = 100
     """Delay of the answer to a failed login; it grows if an address fails again and again."""
     sasl_oauthbearer_unsecured: bool = False
@@ -283,6 +283,11 @@ class KafkaConfig:
     def is_protected(self) -> bool:
         """Return whether clients need TLS or a login."""
         return bool(self.ssl_certificate_file or self.sasl_enabled_mechanisms)
+
+    @property
+    def has_logins(self) -> bool:
+        """Return whether every client has to say who it is, and to prove it."""
+        return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
 
     @property
     def security_protocol(self) -> str:
@@ -420,6 +425,11 @@ class HttpConfig:
     """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
 
     For a server that does not reach brokers at the addresses that they advertise.
+    """
+    kafka_ca_file: str = ""
+    """PEM file; with it the console reaches Kafka listeners over TLS.
+
+    It has the certificates of those who may sign the listeners' certificates.
     """
     timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 3_000
     """How long a scrape waits for a broker; one that is slower has `steelyard_broker_up 0`.
@@ -779,6 +789,17 @@ class KafkaConsumerConfig:
     """Verify the checksum of every batch."""
     metadata_max_age_ms: Int32 = 300_000
     """Age after which partitions and their leaders are requested again."""
+    security_protocol: Literal["", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = ""
+    """PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (with a login) or SASL_SSL (both).
+
+    Empty: what `tls` and `sasl_mechanism` come to.
+    """
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
+    """How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: not at all."""
+    sasl_username: str = ""
+    """User to log in as."""
+    sasl_password: str = field(default="", repr=False)
+    """The user's password; never printed."""
     allow_auto_create_topics: bool = True
     """Let the broker create subscribed topics that do not exist, if it is configured to."""
     request_timeout_ms: Int32 = 30_000
@@ -884,8 +905,23 @@ Source: ConsumerConfig.java (checkUnsupportedConfigsPostProcess).
 """
 
 
+def _check_login(config: KafkaConsumerConfig) -> None:
+    protocol, mechanism = config.security_protocol, config.sasl_mechanism
+    if not mechanism:
+        if protocol.startswith("SASL_"):
+            raise ConfigError(f"security_protocol is {protocol!r}; give sasl_mechanism as well")
+        if config.sasl_username or config.sasl_password:
+            raise ConfigError("sasl_username or sasl_password is given without sasl_mechanism")
+    elif protocol and not protocol.startswith("SASL_"):
+        raise ConfigError(
+            f"sasl_mechanism is given, but security_protocol is {protocol!r}; expected"
+            " 'SASL_PLAINTEXT' or 'SASL_SSL'"
+        )
+
+
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
     _check_group_protocol(config)
+    _check_login(config)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a"

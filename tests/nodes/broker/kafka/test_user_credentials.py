@@ -33,6 +33,7 @@ from steelyard.wire.kafka.messages.logins import (
     UserName,
 )
 from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
 
 ITERATIONS = 4096
 
@@ -243,7 +244,12 @@ def test_what_was_lost_on_the_way_is_found_by_comparing() -> None:
 def test_brokers_without_users_or_logins_ask_nobody() -> None:
     seen: list[int] = []
     brokers = Brokers("broker-a", "broker-b")
-    brokers.lost = lambda command: bool(seen.append(command.code))
+
+    def note(command: Command) -> bool:
+        seen.append(command.code)
+        return False
+
+    brokers.lost = note
     brokers.advance(3 * COMPARE_MS)
     assert seen
     assert USERS not in seen
