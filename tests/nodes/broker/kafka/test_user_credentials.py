@@ -26,6 +26,8 @@ from steelyard.wire.kafka.messages.logins import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     CredentialInfo,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     ScramCredentialDeletion,
@@ -150,6 +152,12 @@ def test_what_is_refused(
     assert text in (told or "")
     assert results["bob"] == (0, None)
     assert set(describe(rig)) == {"bob"}
+
+
+def test_there_are_no_quotas(rig: KafkaRig) -> None:
+    for version in (0, 1):
+        answer = rig.ask(DescribeClientQuotasRequest(), version, DescribeClientQuotasResponse)
+        assert answer == DescribeClientQuotasResponse(error_message=None)
 
 
 def test_a_user_twice_in_a_request(rig: KafkaRig) -> None:
