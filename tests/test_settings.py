@@ -132,7 +132,9 @@ def wrong_texts(setting: Setting) -> list[str]:
         outside = [str(least(setting) - 1), str(setting.highest + 1), "9" * 5_000]
         return ["", "x", "1.5", "0x10", "1_0", "true", "nan", *outside]
     is_free = setting.hint is str or str in get_args(setting.hint) or isinstance(default, tuple)
-    return ["\ud800"] if is_free else ["", "x", "\ud800"]
+    if is_free:
+        return ["\ud800"]
+    return [*([""] if default else []), "x", "\ud800"]
 
 
 def wrong_values(setting: Setting) -> list[object]:

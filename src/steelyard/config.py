@@ -37,6 +37,8 @@ Ratio = Annotated[float, Meta(gt=0, le=1)]
 FlushMode = Literal["async", "sync"]
 MigrationPolicy = Literal["bidirectional", "upgrade", "downgrade", "disabled"]
 Compression = Literal["zlib", "lz4", "zstd"]
+ClientAuth = Literal["none", "requested", "required"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 LatencyFaults = Literal["off", "4.x", "5.x"]
 
 
@@ -249,6 +251,49 @@ class KafkaConfig:
     """Maximum number of connections to the Kafka listener, also limited by the open files."""
     max_connections_per_ip: Int32 = 0x7FFFFFFF
     """The same per IP address."""
+    ssl_certificate_file: str = ""
+    """PEM file with the certificate of the listener and its chain; with it, connections use TLS.
+
+    Reloaded within a second when it changes, like the two files below. Kafka: the first part of
+    ssl.keystore.location with ssl.keystore.type=PEM.
+    """
+    ssl_key_file: str = ""
+    """PEM file with the certificate's key, without a password; empty: it is in the same file."""
+    ssl_client_ca_file: str = ""
+    """PEM file with the certificates of those who may sign clients' certificates.
+
+    Kafka: ssl.truststore.location with ssl.truststore.type=PEM.
+    """
+    ssl_client_auth: Annotated[ClientAuth, Kafka("ssl.client.auth")] = "none"
+    """Whether clients must show a certificate that `ssl_client_ca_file` vouches for."""
+    sasl_enabled_mechanisms: Annotated[
+        tuple[SaslMechanism, ...], Kafka("sasl.enabled.mechanisms")
+    ] = ()
+    """How clients log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Empty: nobody does."""
+    connections_max_reauth_ms: Annotated[int, Kafka("connections.max.reauth.ms")] = 0
+    """Time after which a client must log in again on its connection; 0: it need not."""
+    connection_failed_authentication_delay_ms: Annotated[
+        int, Meta(ge=0, le=60_000), Kafka("connection.failed.authentication.delay.ms")
+    ] = 100
+    """Delay of the answer to a failed login; it grows if an address fails again and again."""
+    sasl_oauthbearer_unsecured: bool = False
+    """Accept tokens that nobody has signed, with OAUTHBEARER: only where everybody is trusted."""
+
+    @property
+    def is_protected(self) -> bool:
+        """Return whether clients need TLS or a login."""
+        return bool(self.ssl_certificate_file or self.sasl_enabled_mechanisms)
+
+    @property
+    def has_logins(self) -> bool:
+        """Return whether every client has to say who it is, and to prove it."""
+        return bool(self.sasl_enabled_mechanisms) or self.ssl_client_auth == "required"
+
+    @property
+    def security_protocol(self) -> str:
+        """Return what clients set as `security.protocol`."""
+        encrypted = "SSL" if self.ssl_certificate_file else "PLAINTEXT"
+        return f"SASL_{encrypted}" if self.sasl_enabled_mechanisms else encrypted
 
 
 KAFKA_BROKERS_MAX = 1_000
@@ -277,6 +322,13 @@ class BrokerConfig:
 
     RocketMQ clients of 4.x connect there if com.rocketmq.sendMessageWithVIPChannel is true, the
     default up to 4.4.
+    """
+    users_file: str = ""
+    """TOML file with users to create at the start if they never existed.
+
+    A table for each, `[NAME]`, with `password`, or with a credential by the name of a mechanism, as
+    kafka-storage.sh and our `steelyard admin user` write it. All users are on every broker's disk,
+    as salted keys; clients of the Kafka listener log in as them.
     """
     flush: FlushMode = "async"
     """When a send is acknowledged: async: the kernel has the message.
@@ -373,6 +425,11 @@ class HttpConfig:
     """Pairs `ADVERTISED=REACHED`: connect to the latter, host:port, if a server names the former.
 
     For a server that does not reach brokers at the addresses that they advertise.
+    """
+    kafka_ca_file: str = ""
+    """PEM file; with it the console reaches Kafka listeners over TLS.
+
+    It has the certificates of those who may sign the listeners' certificates.
     """
     timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 3_000
     """How long a scrape waits for a broker; one that is slower has `steelyard_broker_up 0`.
@@ -732,6 +789,17 @@ class KafkaConsumerConfig:
     """Verify the checksum of every batch."""
     metadata_max_age_ms: Int32 = 300_000
     """Age after which partitions and their leaders are requested again."""
+    security_protocol: Literal["", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = ""
+    """PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (with a login) or SASL_SSL (both).
+
+    Empty: what `tls` and `sasl_mechanism` come to.
+    """
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
+    """How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; empty: not at all."""
+    sasl_username: str = ""
+    """User to log in as."""
+    sasl_password: str = field(default="", repr=False)
+    """The user's password; never printed."""
     allow_auto_create_topics: bool = True
     """Let the broker create subscribed topics that do not exist, if it is configured to."""
     request_timeout_ms: Int32 = 30_000
@@ -782,6 +850,7 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
         raise ConfigError(
             f"name is {config.name!r}; with a Kafka listener it must not contain a comma"
         )
+    _check_encryption(kafka)
     if not kafka.brokers:
         return
     named = ", ".join(kafka.brokers[:100])
@@ -800,6 +869,28 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
         )
 
 
+def _check_encryption(kafka: KafkaConfig) -> None:
+    if "OAUTHBEARER" in kafka.sasl_enabled_mechanisms and not kafka.sasl_oauthbearer_unsecured:
+        raise ConfigError(
+            "kafka.sasl_enabled_mechanisms has OAUTHBEARER, of which only unsigned tokens are"
+            " supported; set kafka.sasl_oauthbearer_unsecured=true if everybody may be trusted"
+        )
+    if not kafka.ssl_certificate_file:
+        for name in ("ssl_key_file", "ssl_client_ca_file"):
+            if getattr(kafka, name):
+                raise ConfigError(f"kafka.{name} is given without kafka.ssl_certificate_file")
+        if kafka.ssl_client_auth != "none":
+            raise ConfigError(
+                f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r} without"
+                " kafka.ssl_certificate_file: only TLS connections have certificates"
+            )
+    elif kafka.ssl_client_auth != "none" and not kafka.ssl_client_ca_file:
+        raise ConfigError(
+            f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r}; give kafka.ssl_client_ca_file"
+            " with the certificates of those who may sign clients' certificates"
+        )
+
+
 def _check_producer(config: ProducerConfig) -> None:
     if config.detect and config.latency_faults != "5.x":
         raise ConfigError("detect requires latency_faults='5.x'")
@@ -814,8 +905,23 @@ Source: ConsumerConfig.java (checkUnsupportedConfigsPostProcess).
 """
 
 
+def _check_login(config: KafkaConsumerConfig) -> None:
+    protocol, mechanism = config.security_protocol, config.sasl_mechanism
+    if not mechanism:
+        if protocol.startswith("SASL_"):
+            raise ConfigError(f"security_protocol is {protocol!r}; give sasl_mechanism as well")
+        if config.sasl_username or config.sasl_password:
+            raise ConfigError("sasl_username or sasl_password is given without sasl_mechanism")
+    elif protocol and not protocol.startswith("SASL_"):
+        raise ConfigError(
+            f"sasl_mechanism is given, but security_protocol is {protocol!r}; expected"
+            " 'SASL_PLAINTEXT' or 'SASL_SSL'"
+        )
+
+
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
     _check_group_protocol(config)
+    _check_login(config)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
             "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a"

@@ -14,6 +14,7 @@ SteelyardError
 ├── KafkaError               a Kafka broker answered with an error code        (by code)
 │   ├── CommitFailedError    the group has removed this member: others may commit
 │   └── NoOffsetError        no offset to begin at, and auto_offset_reset is 'none'
+├── AuthenticationError      a server refused the login, or did not prove its own (not retriable)
 ├── RouteError               no nameserver knows a route for the topic         (retriable)
 ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
 └── StorageError             the log on disk cannot be used                    (not retriable)
@@ -120,6 +121,13 @@ class CommitFailedError(KafkaError):
 
 class NoOffsetError(KafkaError):
     """A partition has no valid committed offset, and `auto_offset_reset` is 'none'; use `seek`."""
+
+
+class AuthenticationError(SteelyardError):
+    """A Kafka broker refused the login, or did not prove that it knows the credentials.
+
+    The text says why, as far as the broker tells; it never contains a secret.
+    """
 
 
 class RouteError(SteelyardError):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from steelyard.driver.listening import Reservation, bind
+from steelyard.driver.listening import FIREWALL, Reservation, bind, exposed, kafka_doors
 from steelyard.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -48,3 +48,21 @@ def test_a_port_in_use_cannot_be_reserved() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"{port}: the port is in use"):
             Reservation(HOST, port)
+
+
+@pytest.mark.parametrize(
+    ("host", "has_logins", "words"),
+    [
+        ("127.0.0.1", False, ()),
+        ("[::1]", False, ()),
+        ("0.0.0.0", True, ("the RocketMQ port at 0.0.0.0", "listen on loopback")),
+        ("0.0.0.0", False, ("the RocketMQ port and the Kafka port", "--kafka-sasl and --users")),
+    ],
+)
+def test_who_asks_nobody_for_a_login_says_so(
+    host: str, has_logins: bool, words: tuple[str, ...]
+) -> None:
+    found = exposed(host, {"the RocketMQ port": FIREWALL, **kafka_doors(has_logins=has_logins)})
+    assert len(found) == (1 if words else 0)
+    for each in words:
+        assert each in found[0]

@@ -73,6 +73,7 @@ def test_every_metric_of_the_issue_is_on_the_dashboard() -> None:
         "series_left_out",
         "broker_start_time_seconds",
         "broker_bytes_in_total",
+        "broker_kafka_logins_total",
         "broker_connections_displaced_total",
         "queue_begin_offset",
         "ledger_late_records_total",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
+from steelyard.admin.asking import kafka_login
 from steelyard.admin.output import Printer
 from steelyard.admin.ports import listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
@@ -40,12 +41,16 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
             failures.append(error)
             printer.end(exits.FAILED)
 
+    login = kafka_login()
     consumer = KafkaConsumer(
         options.topic,
         bootstrap_servers=servers,
         group_id=options.group,
         on_assigned=begin,
         tls=options.tls,
+        sasl_mechanism="" if login is None else login.mechanism,  # type: ignore[arg-type]
+        sasl_username="" if login is None else login.user,
+        sasl_password="" if login is None else login.password,
         auto_offset_reset="earliest" if start is End.EARLIEST else "latest",
         enable_auto_commit=False,
         allow_auto_create_topics=False,

@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         rates,
         serving,
         topics,
+        users,
     )
     from steelyard.version import __version__
 
@@ -100,7 +101,17 @@ def build_parser() -> argparse.ArgumentParser:
     backing_up.add_commands(commands)
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
-    for module in (topics, groups, kafka_groups, members, offsets, messages, clusters, rates):
+    for module in (
+        topics,
+        groups,
+        kafka_groups,
+        members,
+        offsets,
+        messages,
+        clusters,
+        rates,
+        users,
+    ):
         module.add_commands(admin_commands)
     for name, text in PROGRAM_TEXTS.items():
         commands.add_parser(

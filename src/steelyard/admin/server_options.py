@@ -61,6 +61,17 @@ BOUNDS = (
 )  # fmt: skip
 
 
+KAFKA_SECURITY = (
+    ("--kafka-tls-certificate", "kafka.ssl_certificate_file", "FILE", "encrypt Kafka connections (TLS) with this certificate and its chain, in PEM"),
+    ("--kafka-tls-key", "kafka.ssl_key_file", "FILE", "the certificate's key, in PEM; default: it is in the same file"),
+    ("--kafka-tls-client-ca", "kafka.ssl_client_ca_file", "FILE", "certificates, in PEM, of those who may sign the certificates of Kafka clients"),
+    ("--kafka-tls-client-auth", "kafka.ssl_client_auth", "none|requested|required", "whether Kafka clients must show a certificate; default: none"),
+    ("--kafka-sasl", "kafka.sasl_enabled_mechanisms", "MECHANISM,MECHANISM", "Kafka clients log in, with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (see docs/OPERATIONS.md for OAUTHBEARER); default: they do not"),
+    ("--users", "users_file", "FILE", "TOML file with users to create if they never existed: a table [NAME] with a password for each"),
+)  # fmt: skip
+"""Options of `up` and `broker` for the Kafka listener, and the settings that they are."""
+
+
 class _Sets(argparse.Action):
     """An option for the setting in `dest`."""
 
@@ -304,6 +315,8 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
         dest="ledger",
         help="do not write the rebalance ledger",
     )
+    for option, setting, metavar, text in KAFKA_SECURITY:
+        parser.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
     _add_settings(parser, "--set", "--kafka-set", example="store.retention_ms=3600000")
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from steelyard.config import HttpConfig
+    from steelyard.servers.deployment import Deployment
     from steelyard.servers.server import LocalServer
     from steelyard.web.serving import HttpServer
 
@@ -75,7 +76,7 @@ def run_up(options: argparse.Namespace) -> int:
         ready = supervisor.start()
         if ready is None:
             return 0
-        for text in warnings_of(layout):
+        for text in (*warnings_of(layout), *_exposed_up(options, layout)):
             _warn(options, "up", text)
         _say_up(options, ready)
         return supervisor.wait()
@@ -84,6 +85,22 @@ def run_up(options: argparse.Namespace) -> int:
 def _says_json(options: argparse.Namespace) -> bool:
     """Return whether the ready line is JSON: journald, and others, put it among the log lines."""
     return bool(options.json) or options.log_format == JSON
+
+
+def _exposed_up(options: argparse.Namespace, layout: Deployment) -> list[str]:
+    from steelyard.addresses import is_loopback
+    from steelyard.driver.listening import FIREWALL, exposed, kafka_doors
+
+    if is_loopback(layout.host):
+        return []
+    doors = {"the RocketMQ ports": FIREWALL}
+    if layout.kafka_port is not None:
+        from steelyard.config import BrokerConfig, KafkaConfig
+        from steelyard.settings import build
+
+        config = build(BrokerConfig, server_options.values(options, "broker", BrokerConfig))
+        doors |= kafka_doors(has_logins=(config.kafka or KafkaConfig()).has_logins)
+    return exposed(layout.host, doors)
 
 
 def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
@@ -108,6 +125,7 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
     import socket
 
     from steelyard.config import NameserverConfig
+    from steelyard.driver.listening import FIREWALL, exposed
     from steelyard.servers.server import serve_nameserver, stop_signals, until_stopped
     from steelyard.settings import build
 
@@ -120,6 +138,8 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
         _report(address=server.address)
         code = await until_stopped(server.driver, stop, _end_of_input())
     else:
+        for text in exposed(options.host, {"the nameserver": FIREWALL}):
+            _warn(options, "nameserver", text)
         _say_ready(options, "nameserver", server)
         code = await until_stopped(server.driver, stop)
     await server.stop()
@@ -134,8 +154,8 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
 
     from steelyard.client.settings import nameserver_addresses
-    from steelyard.config import BrokerConfig
-    from steelyard.driver.listening import unreachable
+    from steelyard.config import BrokerConfig, KafkaConfig
+    from steelyard.driver.listening import FIREWALL, exposed, kafka_doors, unreachable
     from steelyard.nodes.broker.peers.joining import AwaitRefusal
     from steelyard.servers.server import serve_broker, stop_signals, until_stopped
     from steelyard.settings import build
@@ -178,6 +198,11 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         advertised = filter(None, (server.address, server.kafka))
         for text in unreachable(options.host, (each.rpartition(":")[0] for each in advertised)):
             _warn(options, config.name, text)
+        doors = {"the RocketMQ port": FIREWALL}
+        if server.kafka:
+            doors |= kafka_doors(has_logins=(config.kafka or KafkaConfig()).has_logins)
+        for text in exposed(options.host, doors):
+            _warn(options, config.name, text)
         _say_ready(options, "broker", server)
         code = await until_stopped(server.driver, stop, refusal)
     await _stop_refused(server, refusal)
@@ -190,12 +215,13 @@ def run_http(options: argparse.Namespace) -> int:
 
 
 async def _serve_http(options: argparse.Namespace) -> int:
+    from steelyard.admin.asking import kafka_login
     from steelyard.servers.server import stop_signals
 
     config = _http_config(options)
     http = _http_server_class()
     stop = stop_signals()
-    server = http(config, host=options.host, port=options.port)
+    server = http(config, host=options.host, port=options.port, login=kafka_login())
     console = f"console at http://{server.address}, " if config.console else ""
     ready = f"ready: {console}metrics at http://{server.address}/metrics"
     return await _run_http_server(options, server, stop, ready)
@@ -208,7 +234,7 @@ def run_console(options: argparse.Namespace) -> int:
 async def _serve_console(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from steelyard.admin.asking import credentials
+    from steelyard.admin.asking import credentials, kafka_login
     from steelyard.client.settings import tls_context
     from steelyard.servers.server import stop_signals
 
@@ -223,6 +249,7 @@ async def _serve_console(options: argparse.Namespace) -> int:
         kafka=kafka,
         tls=tls_context(options.tls),
         access=credentials(),
+        login=kafka_login(),
     )
     url = f"http://{server.address}/"
     if options.open:

@@ -380,6 +380,12 @@ class KafkaSettings(TypedDict, total=False):
     - `check_crcs` (True): Verify the checksum of every batch.
     - `metadata_max_age_ms` (300000): Age after which partitions and their leaders are requested
       again.
+    - `security_protocol` (''): PLAINTEXT, SSL (TLS), SASL_PLAINTEXT (with a login) or SASL_SSL
+      (both). Empty: what `tls` and `sasl_mechanism` come to.
+    - `sasl_mechanism` (''): How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER;
+      empty: not at all.
+    - `sasl_username` (''): User to log in as.
+    - `sasl_password` (''): The user's password; never printed.
     - `allow_auto_create_topics` (True): Let the broker create subscribed topics that do not
       exist, if it is configured to.
     - `request_timeout_ms` (30000): Time-out of a single request.
@@ -409,6 +415,10 @@ class KafkaSettings(TypedDict, total=False):
     max_partition_fetch_bytes: Int32
     check_crcs: bool
     metadata_max_age_ms: Int32
+    security_protocol: Literal["", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+    sasl_username: str
+    sasl_password: str
     allow_auto_create_topics: bool
     request_timeout_ms: Int32
     default_api_timeout_ms: Int32

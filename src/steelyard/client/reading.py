@@ -30,6 +30,7 @@ from steelyard.nodes.consumer.kafka.contract import (
 )
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.nodes.seam import Call
+from steelyard.sasl.login import Login, login_of
 from steelyard.types import TopicPartition
 from steelyard.version import __version__
 
@@ -109,11 +110,13 @@ class Reading:
         hooks: RebalanceHooks,
         interceptors: Sequence[Interceptor] | None,
         tls: bool | ssl.SSLContext | None,
+        token: Callable[[], str] | None = None,
     ) -> None:
         self.config = kafka_config(config, given)
         self._hooks = hooks
         self._interception = Interception(interceptors)
-        self._tls = tls_context(tls)
+        self._tls = tls_context(_encryption(self.config, tls))
+        self._login = _login(self.config, token)
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)
         self._unread: deque[ConsumerRecord] = deque()
@@ -128,7 +131,11 @@ class Reading:
     def make(self) -> KafkaConsumerNode:
         """Create the consumer's node."""
         return KafkaConsumerNode(
-            self.config, SystemRandom(), software_version=__version__, hooks=self._hooks.any
+            self.config,
+            SystemRandom(),
+            software_version=__version__,
+            hooks=self._hooks.any,
+            login=self._login,
         )
 
     def poll_call(self, timeout_ms: int, max_records: int | None) -> Poll:
@@ -169,6 +176,33 @@ class Reading:
 
     def _stop_call(self, *, returned: bool) -> Stop:
         return Stop(self.unread(), returned)
+
+
+def _encryption(
+    config: KafkaConsumerConfig, tls: bool | ssl.SSLContext | None
+) -> bool | ssl.SSLContext | None:
+    """Return `tls`, or what `security_protocol` says of it. Raises ConfigError if they differ."""
+    protocol = config.security_protocol
+    if not protocol:
+        return tls
+    if protocol.endswith("SSL"):
+        if tls is False:
+            raise ConfigError(f"tls is False, but security_protocol is {protocol!r}")
+        return True if tls is None else tls
+    if tls:
+        raise ConfigError(
+            f"tls is given, but security_protocol is {protocol!r}; expected 'SSL' or 'SASL_SSL'"
+        )
+    return None
+
+
+def _login(config: KafkaConsumerConfig, token: Callable[[], str] | None) -> Login | None:
+    """Return the login that the settings describe. Raises ConfigError."""
+    if not config.sasl_mechanism:
+        if token is not None:
+            raise ConfigError("sasl_oauth_token needs sasl_mechanism='OAUTHBEARER'")
+        return None
+    return login_of(config.sasl_mechanism, config.sasl_username, config.sasl_password, token)
 
 
 def kafka_config(

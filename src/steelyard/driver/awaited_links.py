@@ -8,9 +8,12 @@ versions that each server speaks, and the time-outs are handled here.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from random import SystemRandom
 
 from steelyard.config import translation
 from steelyard.driver.blocking_links import RECEIVE_BYTES, M, failure
@@ -21,11 +24,21 @@ from steelyard.errors import (
     RemotingError,
     SteelyardError,
 )
+from steelyard.nodes.calls.kafka import SESSION_SHARE, check_handshake, check_login
+from steelyard.sasl.login import Login, exchange_of
 from steelyard.wire.kafka.frame import RawReply, ReplyDecoder, Request, encode, read_reply
 from steelyard.wire.kafka.messages.cluster import (
     API_VERSIONS,
     ApiVersionsRequest,
     ApiVersionsResponse,
+)
+from steelyard.wire.kafka.messages.logins import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
@@ -46,12 +59,19 @@ class _Link:
         self.address = address
         self.versions: dict[int, tuple[int, int]] = {}
         self.is_open = True
+        self.ends_at = math.inf
+        """When another connection should take its place, in seconds of `time.monotonic`."""
         self._client_id = client_id
         self._reader = reader
         self._writer = writer
         self._correlation_id = 0
         self._waiting: dict[int, asyncio.Future[RawReply]] = {}
         self._receiving = asyncio.create_task(self._receive())
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nobody waits for a response."""
+        return not self._waiting
 
     def version(self, api: Api, most: int | None) -> int:
         """Return the newest version that both sides speak. Raises ProtocolError without one."""
@@ -116,7 +136,8 @@ class KafkaRequester:
 
     `timeout_ms`: for each call, with the connection that it may need. `tls`: None for plain
     connections. `address_translation`: pairs "ADVERTISED=REACHED", what to connect to in place of
-    an address.
+    an address. `login`: at every server, for each connection; a refused one raises
+    AuthenticationError.
     """
 
     def __init__(
@@ -126,7 +147,9 @@ class KafkaRequester:
         timeout_ms: int,
         tls: ssl.SSLContext | None = None,
         address_translation: Sequence[str] = (),
+        login: Login | None = None,
     ) -> None:
+        self._login = login
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._tls = tls
@@ -173,6 +196,8 @@ class KafkaRequester:
     async def _link(self, address: str) -> _Link:
         async with self._opening.setdefault(address, asyncio.Lock()):
             link = self._links.get(address)
+            if link is not None and link.is_idle and time.monotonic() >= link.ends_at:
+                await link.close()
             if link is None or not link.is_open:
                 link = await self._opened(address)
                 self._links[address] = link
@@ -197,8 +222,31 @@ class KafkaRequester:
         try:
             # In the first version: every server knows it.
             answer = await link.call(API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
+            link.versions = {
+                one.api_key: (one.min_version, one.max_version) for one in answer.api_keys
+            }
+            if self._login is not None:
+                await _log_in(link, self._login)
         except BaseException:
             await link.close()
             raise
-        link.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
         return link
+
+
+async def _log_in(link: _Link, login: Login) -> None:
+    """Log in on a new connection, which is replaced when its session is about to end."""
+    exchange = exchange_of(login, SystemRandom())
+    chosen = await link.call(
+        SASL_HANDSHAKE, 1, SaslHandshakeRequest(login.mechanism), SaslHandshakeResponse
+    )
+    check_handshake(login.mechanism, chosen)
+    token: bytes | None = exchange.first()
+    version = link.version(SASL_AUTHENTICATE, None)
+    while token is not None:
+        answer = await link.call(
+            SASL_AUTHENTICATE, version, SaslAuthenticateRequest(token), SaslAuthenticateResponse
+        )
+        check_login(answer)
+        token = exchange.step(answer.auth_bytes)
+    if answer.session_lifetime_ms > 0:
+        link.ends_at = time.monotonic() + answer.session_lifetime_ms / 1000 * SESSION_SHARE

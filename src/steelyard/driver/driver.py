@@ -38,6 +38,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +52,7 @@ from steelyard.driver.probing import probe
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
     REMOTING,
+    Admit,
     Answer,
     Asked,
     Call,
@@ -75,6 +77,7 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.types import LogLine
+from steelyard.wire.certificates import distinguished_name
 from steelyard.wire.figures import ProcessFigures
 from steelyard.wire.strangers import Signs, Stranger, named, recognise, refusal
 
@@ -82,6 +85,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from concurrent.futures import ThreadPoolExecutor
+
+    from steelyard.driver.encryption import ServerCertificates
 
 T = TypeVar("T")
 
@@ -114,7 +119,7 @@ _HEAVY = frozenset((Answer, Deliver, Persist))
 class Driver:
     """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
-    `tls`: encrypts dialed links; accepted ones are never encrypted. `measures`: pass the node a
+    `tls`: encrypts dialed links; for accepted ones see `listen`. `measures`: pass the node a
     `Measured` every second. `address_translation`: what to dial in place of what the node asks for,
     as in ClientConfig.
     """
@@ -165,6 +170,7 @@ class Driver:
         """Probes of servers that closed a connection without a response: when, and the result.
         """
         self._servers: list[asyncio.Server] = []
+        self._certificates: list[ServerCertificates] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
         self._call_numbers = count(1)
@@ -190,6 +196,7 @@ class Driver:
             DropTimer: self._drop_timer,
             Dial: self._dial,
             Hang: self._hang,
+            Admit: self._admit,
             Flush: self._ask_flush,
             Deliver: self._deliver,
             Persist: self._persist,
@@ -219,12 +226,19 @@ class Driver:
         connections_per_ip_max: int = UNLIMITED,
         signs: Signs | None = None,
         also: Sequence[socket.socket] = (),
+        certificates: ServerCertificates | None = None,
+        has_logins: bool = False,
     ) -> None:
         """Accept connections on a bound socket from peers that speak that dialect.
 
         `also`: further sockets of the same listener, for which its limits and figures hold, too.
+        `certificates`: with which connections are encrypted; the driver watches and closes them.
+        `has_logins`: peers log in first, and until then the dialect's limits for strangers hold.
         """
         spoken = dialect(dialect_name)
+        if has_logins:
+            assert spoken.admitting is not None, f"there are no logins in {dialect_name}"
+            spoken = replace(spoken, accepting=spoken.admitting)
         listening = Listening(
             name=dialect_name,
             connections_max=connections_max,
@@ -233,10 +247,20 @@ class Driver:
         )
         self.accepting.add(listening)
         quiet(self._loop, self._log)
+
+        def accepted() -> Wire:
+            if certificates is None:
+                return Wire(self, spoken, None, listening)
+            from steelyard.driver.encryption import LinkEncryption
+
+            encryption = LinkEncryption(certificates.context)
+            return Wire(self, spoken, None, listening, encryption)
+
+        if certificates is not None:
+            certificates.watch(self._loop)
+            self._certificates.append(certificates)
         for each in (listener, *also):
-            server = await self._loop.create_server(
-                lambda: Wire(self, spoken, None, listening), sock=each, backlog=1024
-            )
+            server = await self._loop.create_server(accepted, sock=each, backlog=1024)
             self._servers.append(server)
 
     async def close(self, *, timeout_seconds: float = 1.0) -> None:
@@ -263,6 +287,8 @@ class Driver:
         for _, handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
+        for certificates in self._certificates:
+            certificates.close()
         if self._measuring is not None:
             self._measuring.stop()
         for timer in (self._sweep, self._checking):
@@ -469,7 +495,35 @@ class Driver:
             return
         wire.link = next(self._link_numbers)
         self._links[wire.link] = wire
-        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+        if wire.encryption is None:
+            wire.is_announced = True
+            self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+
+    def link_secured(self, wire: Wire) -> None:
+        """Tell the node of an encrypted link, whose handshake is done."""
+        if self._stopped:
+            return
+        assert wire.encryption is not None
+        certificate = wire.encryption.certificate()
+        try:
+            owner = "" if certificate is None else distinguished_name(certificate)
+        except ProtocolError as error:
+            self._log.warning("%s: %s", wire.address, error)
+            wire.hang(str(error))
+            return
+        wire.is_announced = True
+        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect, owner))
+
+    def link_insecure(self, wire: Wire, error: ssl.SSLError) -> None:
+        """Close a link whose handshake failed, or that was tampered with."""
+        from steelyard.driver.encryption import words
+
+        assert wire.listening is not None
+        if self._may_tell(wire.ip, Stranger.TLS):
+            self._log.warning(
+                "no TLS with %s at %s: %s", wire.address, wire.listening.signs.here, words(error)
+            )
+        wire.hang("TLS failed")
 
     def link_read(self, wire: Wire, data: bytes) -> None:
         """Take received bytes. They wait for those of other links that are ready now."""
@@ -537,11 +591,7 @@ class Driver:
             return
         assert wire.listening is not None
         signs = wire.listening.signs
-        now = self.clock()
-        if now - self._strangers.get((wire.ip, stranger), now - STRANGER_MS) >= STRANGER_MS:
-            if len(self._strangers) >= STRANGERS_MAX:
-                self._strangers.clear()
-            self._strangers[wire.ip, stranger] = now
+        if self._may_tell(wire.ip, stranger):
             self._log.warning(
                 "%s speaks %s to %s; %s",
                 wire.address,
@@ -554,6 +604,16 @@ class Driver:
             wire.transport.write(answer)
         wire.hang(f"speaks {stranger.value}")
 
+    def _may_tell(self, ip: str, stranger: Stranger) -> bool:
+        """Return whether it is time for another line about such clients of an address."""
+        now = self.clock()
+        if now - self._strangers.get((ip, stranger), now - STRANGER_MS) < STRANGER_MS:
+            return False
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._strangers.clear()
+        self._strangers[ip, stranger] = now
+        return True
+
     def link_failed(self, wire: Wire, error: Exception) -> None:
         """Handle a bug in decoding a link's bytes, which the node has not seen."""
         what = f"what {wire.address} sent could not be decoded; its connection was closed"
@@ -565,7 +625,8 @@ class Driver:
             return
         if not wire.dialed:
             self.accepting.closed(wire)
-        self.handle(Closed(wire.link, reason))
+        if wire.is_announced:
+            self.handle(Closed(wire.link, reason))
 
     def link_unanswered(self, wire: Wire, reason: str) -> None:
         """Probe a dialed server that closed the link without a response."""
@@ -672,6 +733,11 @@ class Driver:
                 wire.write_out()
                 self._dirty.remove(wire)
             wire.hang(effect.reason)
+
+    def _admit(self, effect: Admit, now: int) -> None:
+        wire = self._links.get(effect.link)
+        if wire is not None:
+            wire.admit()
 
     def _persist(self, effect: Persist, now: int) -> None:
         assert self._on_keep is not None, "a node persists data, but its driver has no storage"

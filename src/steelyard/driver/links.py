@@ -10,6 +10,9 @@ link:
 - Unfinished frames take at most `LinkLimits.unfinished_max` on all links together.
 - A link without traffic for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
   channelMaxIdleTimeSeconds).
+
+An accepted link may be encrypted (`encryption`): its bytes pass through the codec on their way from
+and to the transport, and the node hears of it after the handshake.
 """
 
 from __future__ import annotations
@@ -26,9 +29,15 @@ from steelyard.types import Sendable, joined
 from steelyard.wire.strangers import HEAD_BYTES, Signs, Stranger, answerer, expected, unanswered
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
+    from steelyard.driver.encryption import LinkEncryption
+
 UNLIMITED = 0x7FFFFFFF
+
+HANDSHAKE_BYTE = 0x16
+"""The first byte that a client sends with TLS: a handshake record (RFC 8446 section 5.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,13 @@ class Decoding(Protocol):
         """
 
 
+class AdmittingDecoding(Decoding, Protocol):
+    """Decoder of a link whose peer logs in."""
+
+    def admit(self) -> None:
+        """Lift the limits of peers that have not logged in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """The codec of a protocol, for both ends of a link."""
@@ -76,6 +92,8 @@ class Dialect:
     """The protocol as named by `strangers`."""
     sends_files: bool = False
     """A piece of a frame may be a `FileRange`."""
+    admitting: Callable[[], AdmittingDecoding] | None = None
+    """In place of `accepting` where peers log in; None if the dialect has no logins."""
 
 
 @cache
@@ -85,7 +103,13 @@ def dialect(name: str) -> Dialect:
         from steelyard.wire.kafka import frame as kafka
 
         return Dialect(
-            KAFKA, kafka.write, kafka.server_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+            KAFKA,
+            kafka.write,
+            kafka.server_decoder,
+            kafka.ReplyDecoder,
+            Stranger.KAFKA,
+            sends_files=True,
+            admitting=kafka.LoginDecoder,
         )
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
@@ -120,6 +144,8 @@ class LinkOwner(Protocol):
     """Bytes of unfinished frames kept by all links."""
 
     def link_opened(self, wire: Wire) -> None: ...
+    def link_secured(self, wire: Wire) -> None: ...
+    def link_insecure(self, wire: Wire, error: ssl.SSLError) -> None: ...
     def takes_second_descriptor(self, wire: Wire) -> bool: ...
     def link_read(self, wire: Wire, data: bytes) -> None: ...
     def take_read(self) -> None: ...
@@ -149,9 +175,11 @@ class Wire(asyncio.Protocol):
         "dialect",
         "dialed",
         "encode",
+        "encryption",
         "has_second_descriptor",
         "hung",
         "ip",
+        "is_announced",
         "is_silent",
         "link",
         "listening",
@@ -170,8 +198,12 @@ class Wire(asyncio.Protocol):
         spoken: Dialect,
         dialed_address: str | None,
         listening: Listening | None = None,
+        encryption: LinkEncryption | None = None,
     ) -> None:
         self._owner = owner
+        self.encryption = encryption
+        self.is_announced = False
+        """Whether the node has heard of it."""
         self.dialed = dialed_address is not None
         self.listening = listening
         """The listener that accepted it; None if it was dialed."""
@@ -221,6 +253,10 @@ class Wire(asyncio.Protocol):
             return
         if self.listening is not None:
             self.listening.received_bytes += len(data)
+        if self.encryption is not None:
+            data = self._decrypted(self.encryption, data)
+            if not data:
+                return
         try:
             messages = self.decoder.feed(data)
         except ProtocolError as error:
@@ -249,6 +285,30 @@ class Wire(asyncio.Protocol):
             self._owner.unfinished += len(data)
             if self._owner.unfinished > self._owner.limits.unfinished_max:
                 self.cut("too many bytes of unfinished frames")
+
+    def _decrypted(self, encryption: LinkEncryption, data: bytes) -> bytes:
+        """Return what received bytes contain; nothing if the link ends or is not secured yet."""
+        import ssl
+
+        if not encryption.has_begun and data[0] != HANDSHAKE_BYTE:
+            error = ProtocolError("it speaks without TLS to an encrypted port")
+            self._owner.link_broken(self, error, data[:HEAD_BYTES])
+            return b""
+        was_established = encryption.is_established
+        try:
+            data = encryption.receive(data)
+        except ssl.SSLError as error:
+            self.transport.write(encryption.to_send())  # the alert
+            self._owner.link_insecure(self, error)
+            return b""
+        answer = encryption.to_send()
+        if answer:
+            self.transport.write(answer)
+        if encryption.is_established and not was_established:
+            self._owner.link_secured(self)
+        if encryption.is_ended and not data:
+            self.hang("closed by the peer")
+        return b"" if self.hung else data
 
     def eof_received(self) -> bool:
         return False
@@ -308,6 +368,11 @@ class Wire(asyncio.Protocol):
         """Whether the peer reads too slowly, so that no more of its messages are taken for now."""
         return self._paused and not self.dialed
 
+    def admit(self) -> None:
+        """Lift the limits of peers that have not logged in."""
+        decoder: Any = self.decoder
+        decoder.admit()
+
     def has_unread(self) -> bool:
         """Return whether the kernel has unread bytes of an accepted link."""
         from fcntl import ioctl  # servers' systems have it; clients use this module too
@@ -333,6 +398,8 @@ class Wire(asyncio.Protocol):
         try:
             if self._sends_files and self._goes_past_the_transport():
                 self._send(out)
+            elif self.encryption is not None:
+                self.transport.write(self.encryption.encrypt(joined(out)))
             else:
                 self.transport.write(joined(out))
         except OSError as error:  # of a file
@@ -347,6 +414,8 @@ class Wire(asyncio.Protocol):
     def hang(self, reason: str) -> None:
         """Close after pending output."""
         self._reason = self._reason or reason
+        if self.encryption is not None and not self.hung:
+            self.transport.write(self.encryption.close())
         self.hung = True
         if self._sending is None or not self._sending.left:
             self.transport.close()
@@ -373,6 +442,7 @@ class Wire(asyncio.Protocol):
             return False
         return (
             not self.transport.get_write_buffer_size()
+            and self.encryption is None
             and not self.transport.get_extra_info("ssl_object")
             and self._can_send()
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from steelyard import addresses
 from steelyard.addresses import is_loopback, is_wildcard
@@ -114,6 +114,32 @@ def check_address(address: str, what: str) -> None:
             f"{what} is {address!r}, to which clients cannot connect; give an address of this"
             " machine, or its name"
         )
+
+
+def exposed(host: str, doors: Mapping[str, str]) -> list[str]:
+    """Warn that anybody who reaches this address may use what listens there.
+
+    `host` is listened on; `doors`: what asks nobody for a login there, and what to do about it. No
+    warning on loopback.
+    """
+    if not doors or is_loopback(host):
+        return []
+    advice = "; ".join(dict.fromkeys(doors.values()))
+    return [
+        f"{' and '.join(doors)} at {host}: no login is asked for, so whoever reaches this address"
+        f" may read, write and administrate everything: {advice}"
+    ]
+
+
+FIREWALL = "let only machines that you trust reach it, or listen on loopback (--host 127.0.0.1)"
+"""Advice where there are no logins yet."""
+
+
+def kafka_doors(*, has_logins: bool) -> dict[str, str]:
+    """Return the entry of a Kafka listener for `exposed`."""
+    if has_logins:
+        return {}
+    return {"the Kafka port": "give --kafka-sasl and --users, or --kafka-tls-client-auth required"}
 
 
 def unreachable(host: str, advertised_hosts: Iterable[str]) -> list[str]:

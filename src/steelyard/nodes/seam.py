@@ -63,10 +63,13 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opened(Fact, frozen=True):
+    """`owner`: of the peer's verified certificate, its distinguished name; empty without one."""
+
     link: Link
     address: Address
     dialed: bool = False
     dialect: str = REMOTING
+    owner: str = ""
 
 
 class Refused(Fact, frozen=True):
@@ -140,6 +143,12 @@ class Hang(Order, frozen=True):
     reason: str
 
 
+class Admit(Order, frozen=True):
+    """The peer of an accepted link has logged in: the limits of strangers hold no longer."""
+
+    link: Link
+
+
 class SetTimer(Order, frozen=True):
     key: Hashable
     at: int
@@ -173,7 +182,9 @@ class Persist(Order, frozen=True):
     data: bytes
 
 
-Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
+Effect = (
+    Dial | Send | Hang | Admit | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
+)
 
 
 class HandlerError(Exception):

@@ -18,6 +18,7 @@ from steelyard.driver.listening import advertised, bind, bind_pair, check_addres
 from steelyard.driver.logs import logger
 from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
 from steelyard.nodes.seam import KAFKA, Call
+from steelyard.servers.users import read_users
 from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ async def serve_broker(
     for told, name in ((advertise, "address"), (kafka_advertise, "kafka.address")):
         if told:
             check_address(told, name)
+    users = read_users(config.users_file) if config.users_file else ()
     disk = LiveDisk(data)
     listeners: list[socket.socket] = []
     try:
@@ -133,6 +135,11 @@ async def serve_broker(
         listener, *vip = listeners
         if kafka_port is not None:
             listeners.append(bind(host, kafka_port))
+        certificates = None
+        if config.kafka is not None and config.kafka.ssl_certificate_file:
+            from steelyard.driver.encryption import ServerCertificates
+
+            certificates = ServerCertificates(config.kafka, logger(f"steelyard.{config.name}"))
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[-1])
         settings = config.kafka and replace(config.kafka, address=kafka)
@@ -142,7 +149,13 @@ async def serve_broker(
         config = replace(config, address=address, kafka=settings)
         store = Store(disk, config.store, identity_of(config), open_files_max=files)
         recovery = _opened(store, data)
-        node = BrokerNode(config, store, random.Random(os.urandom(16)))
+        node = BrokerNode(
+            config,
+            store,
+            random.Random(os.urandom(16)),
+            users=users,
+            secrets=random.SystemRandom(),
+        )
         driver = Driver(
             node,
             name=config.name,
@@ -175,7 +188,11 @@ async def serve_broker(
             KAFKA,
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
-            signs=Signs(f"the Kafka port of {config.name}", kafka, address),
+            signs=Signs(
+                f"the Kafka port of {config.name}", kafka, address, certificates is not None
+            ),
+            certificates=certificates,
+            has_logins=bool(settings.sasl_enabled_mechanisms),
         )
     return LocalServer(address, driver, kafka, Stop(), disk.close)
 

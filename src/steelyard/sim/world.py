@@ -17,6 +17,7 @@ from typing import Protocol, assert_never
 from steelyard.errors import DescriptorsError
 from steelyard.nodes.seam import (
     Address,
+    Admit,
     Answer,
     Asked,
     Deliver,
@@ -293,6 +294,8 @@ class Process:
                 self._network.dial(self, address, dialect)
             case Hang(link, reason):
                 self._network.hang(self, link, reason)
+            case Admit():
+                pass  # links carry messages here, of any size
             case Persist(data):
                 self.kept = data
             case LogLine(level, text):

@@ -86,6 +86,12 @@ REFUSED = _counter(
     "Requests, and batches of Kafka's producers, that were refused, by the error they were told:"
     " among them bodies that are too large, damaged or not to be understood.",
 )
+LOGINS = _counter(
+    "broker_kafka_logins",
+    "broker mechanism outcome",
+    "Logins of Kafka clients (SASL): `accepted` or `refused`; mechanisms that are not enabled are"
+    " `other`.",
+)
 PARKED = _gauge(
     "broker_parked_requests",
     "broker kind",

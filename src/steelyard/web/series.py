@@ -126,6 +126,9 @@ def _process(name: str, process: ProcessFigures) -> Iterator[Sample]:
 def _listener(kafka: KafkaFigures) -> Iterator[Sample]:
     yield Sample(metrics.KAFKA_READY, (kafka.name,), kafka.ready)
     yield from _requests(kafka.name, "kafka", kafka)
+    for mechanism, outcomes in sorted(kafka.logins.items()):
+        for outcome, count in sorted(outcomes.items()):
+            yield Sample(metrics.LOGINS, (kafka.name, mechanism, outcome), count)
 
 
 # -- queues and groups: the samples of each row, since the number of rows is limited ---------------

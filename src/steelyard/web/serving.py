@@ -16,6 +16,8 @@ from starlette.routing import Router
 from steelyard.client.aio.admin import Admin
 from steelyard.config import HttpConfig, check
 from steelyard.driver.listening import advertised, bind
+from steelyard.errors import ConfigError
+from steelyard.sasl.login import Login
 from steelyard.web.application import application, console_only
 from steelyard.web.console.application import ConsoleApplication
 from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
@@ -50,7 +52,8 @@ class HttpServer:
     """An async context manager. `address`: `host:port`, as clients reach it.
 
     `kafka`: brokers of a cluster that is reached by Kafka's protocol instead of nameservers, with
-    `tls` or without. `access`: how the nameservers' brokers are asked; default: unsigned. Port 0
+    `tls` or without. `access`: how the nameservers' brokers are asked; default: unsigned. `login`:
+    at Kafka listeners. Port 0
     picks a free one. Raises ConfigError if it cannot listen, or a setting is wrong. The cluster may
     be down, and come later.
     """
@@ -64,19 +67,25 @@ class HttpServer:
         kafka: Sequence[str] = (),
         tls: ssl.SSLContext | None = None,
         access: Mapping[str, str] | None = None,
+        login: Login | None = None,
     ) -> None:
         check(config)
+        kafka_tls = tls
+        if config.kafka_ca_file:
+            kafka_tls = _trusting(config.kafka_ca_file)
         self._listener = bind(host, port)
         self.address = advertised(host, self._listener)
         self._console: ConsoleApplication | None = None
         self._admin: Admin | None = None
         self._follower: LedgerFollower | None = None
         if kafka:
-            cluster = ListenerCluster(kafka, timeout_ms=config.timeout_ms, tls=tls)
+            cluster = ListenerCluster(
+                kafka, timeout_ms=config.timeout_ms, tls=kafka_tls, login=login
+            )
             self._console = _console(cluster, None, config)
             app = console_only(self._console)
         else:
-            app = self._with_nameservers(config, tls, access or {})
+            app = self._with_nameservers(config, tls, access or {}, kafka_tls, login)
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
@@ -96,7 +105,12 @@ class HttpServer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def _with_nameservers(
-        self, config: HttpConfig, tls: ssl.SSLContext | None, access: Mapping[str, str]
+        self,
+        config: HttpConfig,
+        tls: ssl.SSLContext | None,
+        access: Mapping[str, str],
+        kafka_tls: ssl.SSLContext | None,
+        login: Login | None,
     ) -> Router:
         admin = Admin(
             config.nameservers,
@@ -111,7 +125,14 @@ class HttpServer:
             history = LedgerHistory(now_ms() - config.console_history_ms)
             fresh_ms = min(CONSOLE_FRESH_MS, config.fresh_ms)
             own = ClusterReader(admin, replace(config, fresh_ms=fresh_ms))
-            cluster = NameserverCluster(admin, own, timeout_ms=config.timeout_ms, tls=tls)
+            cluster = NameserverCluster(
+                admin,
+                own,
+                timeout_ms=config.timeout_ms,
+                tls=tls,
+                kafka_tls=kafka_tls,
+                login=login,
+            )
             self._console = _console(cluster, history, config)
         self._admin = admin
         self._follower = LedgerFollower(admin, config, history)
@@ -143,6 +164,14 @@ class HttpServer:
             await asyncio.wait(reading)
         if self._admin is not None:
             await self._admin.close()
+
+
+def _trusting(path: str) -> ssl.SSLContext:
+    """Return a context for connections to who has a certificate that this file vouches for."""
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"kafka_ca_file {path} cannot be used: {error}") from None
 
 
 def _console(

@@ -167,7 +167,8 @@ class KafkaFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     `ready`: Kafka's clients are served. `requests`: those that came, by name; `refused`: batches of
     producers that were refused, by the name of the error. `partitions`: those in which something
-    was written. `left_out`: rows beyond `ROWS_MAX`.
+    was written. `left_out`: rows beyond `ROWS_MAX`. `logins`: by mechanism, then by outcome,
+    accepted or refused.
     """
 
     name: str
@@ -178,6 +179,7 @@ class KafkaFigures(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[QueuePartition, ...]
     groups: tuple[KafkaGroupFigures, ...]
     left_out: int
+    logins: dict[str, dict[str, int]] = {}
 
 
 class QueueTimes(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -177,16 +177,22 @@ def unanswered(wants: Stranger) -> str:
 class Signs(msgspec.Struct, frozen=True):
     """How a listening port describes itself and its neighbours.
 
-    `here`: what it is; addresses are empty if there is none.
+    `here`: what it is; addresses are empty if there is none. `is_encrypted`: its clients use TLS.
     """
 
     here: str = "a port of Steelyard"
     kafka: str = ""
     remoting: str = ""
+    is_encrypted: bool = False
 
     def advice(self, stranger: Stranger) -> str:
         """Return where a client of that protocol should connect."""
         match stranger:
+            case Stranger.KAFKA if self.is_encrypted:
+                return (
+                    "this port is encrypted: set security.protocol to SSL, or to SASL_SSL if it"
+                    " asks for a login"
+                )
             case Stranger.KAFKA if self.kafka:
                 return f"Kafka clients connect to {self.kafka}"
             case Stranger.KAFKA:

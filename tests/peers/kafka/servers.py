@@ -64,6 +64,8 @@ class Running(NamedTuple):
     """Stops an Apache broker in order and starts it again."""
     encrypted: str = ""
     """Where it speaks TLS."""
+    login: str = ""
+    """Where it asks for a login."""
 
 
 def verbose(folder: Path) -> tuple[str, ...]:
@@ -90,11 +92,13 @@ def run_apache(
     version: str = SERVER,
     logging: Sequence[str] = (QUIET,),
     certificate: Path | None = None,
+    logins: Mapping[str, str] | None = None,
 ) -> Iterator[Running]:
     """Apache Kafka, broker and controller in one process, until the block ends. Raises Missing.
 
     Without `wait` the block begins when the process does. With a `certificate`, a file that also has
-    its key, there is a listener for TLS besides. Its data is in `folder/data`, what it logs in
+    its key, there is a listener for TLS besides; with `logins`, passwords by user, one that asks for
+    a login by PLAIN or SCRAM (whose users are still to be made). Its data is in `folder/data`, what it logs in
     `folder/server.out`.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +121,23 @@ def run_apache(
             lines[name] = f"{lines[name]},SSL://{encrypted}"
         lines["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"
         lines |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
+    login = ""
+    if logins is not None:
+        login = f"127.0.0.1:{free_port()}"
+        for name in ("listeners", "advertised.listeners"):
+            lines[name] = f"{lines[name]},SASL_PLAINTEXT://{login}"
+        users = " ".join(f'user_{name}="{password}"' for name, password in logins.items())
+        module = "org.apache.kafka.common.security"
+        listener = "listener.name.sasl_plaintext"
+        lines |= {
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            f"{listener}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
+        } | {
+            f"{listener}.scram-sha-{bits}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;"
+            for bits in (256, 512)
+        }
     properties = folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     cluster_id = "c3RlZWx5YXJkLXBlZXJzIQ"
@@ -154,6 +175,7 @@ def run_apache(
         begun=begun,
         restart=restart,
         encrypted=encrypted,
+        login=login,
     )
     try:
         if wait:
@@ -165,8 +187,13 @@ def run_apache(
 
 
 @contextmanager
-def run_steelyard(folder: Path, *options: str, brokers: int = 1) -> Iterator[Running]:
-    """`steelyard up` with a Kafka port and these options, until the block ends; it must stop cleanly then."""
+def run_steelyard(
+    folder: Path, *options: str, brokers: int = 1, is_waited_for: bool = True
+) -> Iterator[Running]:
+    """`steelyard up` with a Kafka port and these options, until the block ends; it must stop cleanly then.
+
+    Unless `is_waited_for`, its brokers may not have found each other when the block begins.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     errors = folder / "up.log"
     with errors.open("wb") as log:
@@ -188,7 +215,8 @@ def run_steelyard(folder: Path, *options: str, brokers: int = 1) -> Iterator[Run
         assert line, f"steelyard up ended: {errors.read_text()[-2000:]}"
         ready = json.loads(line)
         running = Running("steelyard", ready["kafka"], brokers, ready["nameserver"])
-        wait_ready(running, process, errors)
+        if is_waited_for:
+            wait_ready(running, process, errors)
         yield running
         assert process.poll() is None, f"steelyard up ended: {errors.read_text()[-2000:]}"
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import Future, Lock
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
@@ -95,6 +95,9 @@ class KafkaConsumer(Reading):
     - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `sasl_mechanism`, `sasl_username`, `sasl_password`: log in at the brokers.
+    - `sasl_oauth_token`: for the mechanism OAUTHBEARER: called for an access token whenever a
+      connection logs in; it must return quickly.
     - `interceptors`: are told of every record that a poll returns, in this order.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
@@ -102,7 +105,7 @@ class KafkaConsumer(Reading):
     The consumer starts with its first call, or with `async with`. Any task may call it, but only
     one may poll at a time. A poll that is cancelled, by `asyncio.timeout` for instance, loses
     nothing: its records are returned by the next one. Calls raise KafkaError, RemotingError,
-    ConfigError or ClosedError.
+    AuthenticationError, ConfigError or ClosedError.
     """
 
     def __init__(
@@ -116,11 +119,12 @@ class KafkaConsumer(Reading):
         interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
+        sasl_oauth_token: Callable[[], str] | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
         hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
-        super().__init__(topics, config, given, hooks, interceptors, tls)
+        super().__init__(topics, config, given, hooks, interceptors, tls, sasl_oauth_token)
         self._starting = Lock()
         self._running: Running | None = None
 

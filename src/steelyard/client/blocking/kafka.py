@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
@@ -97,6 +97,9 @@ class KafkaConsumer(Reading):
     - `group_protocol`: "consumer" for the protocol of KIP-848, in which the coordinator assigns.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `sasl_mechanism`, `sasl_username`, `sasl_password`: log in at the brokers.
+    - `sasl_oauth_token`: for the mechanism OAUTHBEARER: called for an access token whenever a
+      connection logs in; it must return quickly.
     - `interceptors`: are told of every record that a poll returns, in this order.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
@@ -104,7 +107,7 @@ class KafkaConsumer(Reading):
     The consumer starts with its first call, or with `with`. Any thread may call it, but only
     one may poll at a time. A poll that is interrupted, by Ctrl-C for instance, loses
     nothing: its records are returned by the next one. Calls raise KafkaError, RemotingError,
-    ConfigError or ClosedError.
+    AuthenticationError, ConfigError or ClosedError.
     """
 
     def __init__(
@@ -118,11 +121,12 @@ class KafkaConsumer(Reading):
         interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
+        sasl_oauth_token: Callable[[], str] | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
         hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
-        super().__init__(topics, config, given, hooks, interceptors, tls)
+        super().__init__(topics, config, given, hooks, interceptors, tls, sasl_oauth_token)
         self._starting = Lock()
         self._running: Running | None = None
 

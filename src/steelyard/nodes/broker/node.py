@@ -22,6 +22,7 @@ starts and stops them, and dispatches events:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.config import BrokerConfig
@@ -42,6 +43,7 @@ from steelyard.nodes.broker.requests import Peer, host_of
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
 from steelyard.nodes.broker.turns import TURNS_TIMER
+from steelyard.nodes.broker.users import User
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
 from steelyard.nodes.seam import (
@@ -88,10 +90,24 @@ class KafkaReady(Call[None], frozen=True):
 
 
 class BrokerNode:
-    """A broker; see the module docstring. `store` is open; the node closes it when it stops."""
+    """A broker; see the module docstring. `store` is open; the node closes it when it stops.
 
-    def __init__(self, config: BrokerConfig, store: Store, rng: Random) -> None:
+    `users`: to create if they never were. `secrets`: chance that nobody can predict, by default
+    `rng`.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        rng: Random,
+        *,
+        users: Sequence[User] = (),
+        secrets: Random | None = None,
+    ) -> None:
         self._config = config
+        self._first_users = users
+        self._secrets = secrets
         self._store = store
         self._rng = rng
         self._parked_at: int | None = None
@@ -107,7 +123,15 @@ class BrokerNode:
         if config.flush == "sync":
             # What a killed process wrote may not be on the disk yet, but will be read.
             store.take_dirty().sync()
-        parts = self._parts = make_parts(config, store, self._rng, self._appended, now)
+        parts = self._parts = make_parts(
+            config,
+            store,
+            self._rng,
+            self._appended,
+            now,
+            users=self._first_users,
+            secrets=self._secrets,
+        )
         self._durability, self._ledger = parts.durability, parts.ledger
         asked: list[object] = [parts.joining]
         if config.kafka is not None:
@@ -201,13 +225,13 @@ class BrokerNode:
 
     def _happened(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
-            case Opened(link, address, dialed, dialect):
+            case Opened(link, address, dialed, dialect, owner):
                 if dialect == KAFKA:
                     assert self._kafka is not None
                     if dialed:
                         self._kafka.dialed(event, now, effects)
                     else:
-                        self._kafka.opened(Peer(link, address, host_of(address)))
+                        self._kafka.opened(Peer(link, address, host_of(address), owner), now)
                 elif dialed:
                     self._parts.calls.opened(event, effects)
                 else:

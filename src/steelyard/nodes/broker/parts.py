@@ -5,6 +5,8 @@ Each part is created once, with everything that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from steelyard.config import BrokerConfig
@@ -21,6 +23,7 @@ from steelyard.nodes.broker.scrubbing import Scrubbing
 from steelyard.nodes.broker.statistics import BrokerStatistics
 from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.nodes.broker.turns import Turns
+from steelyard.nodes.broker.users import User, UserStore
 from steelyard.nodes.broker.writer import Watcher, Writer
 from steelyard.nodes.calls.remoting import Calls
 from steelyard.store.store import Store
@@ -31,7 +34,8 @@ class Parts(msgspec.Struct, frozen=True):
     """The shared parts of a broker, created by `make_parts`.
 
     `calls`: requests to nameservers and other brokers. `faults`: reports of disk faults, except
-    those that Kafka's requests and `retention` meet, which have their own.
+    those that Kafka's requests and `retention` meet, which have their own. `secrets`: chance that
+    nobody can predict, where the broker runs; `rng` need not be.
     """
 
     config: BrokerConfig
@@ -51,14 +55,24 @@ class Parts(msgspec.Struct, frozen=True):
     faults: Faults
     damage: DamageReports
     scrubbing: Scrubbing
+    users: UserStore
+    secrets: Random
 
 
 def make_parts(
-    config: BrokerConfig, store: Store, rng: Random, appended: Watcher, now: int
+    config: BrokerConfig,
+    store: Store,
+    rng: Random,
+    appended: Watcher,
+    now: int,
+    *,
+    users: Sequence[User] = (),
+    secrets: Random | None = None,
 ) -> Parts:
     """Create the parts of a broker that starts.
 
-    `appended` is called for every queue that has something new to read.
+    `appended` is called for every queue that has something new to read. `users`: to create if they
+    never were. `secrets`: default: `rng`.
     """
 
     def end(topic: str, queue_id: int) -> int:
@@ -92,4 +106,6 @@ def make_parts(
         faults,
         DamageReports(store.findings),
         Scrubbing(store, config.store, faults),
+        UserStore(store.table("users"), users),
+        secrets or rng,
     )

@@ -24,11 +24,15 @@ NO_HOST = bytes(8)
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """The far end of an accepted link. `host`: IP address and port, encoded as in messages."""
+    """The far end of an accepted link. `host`: IP address and port, encoded as in messages.
+
+    `owner`: of its certificate, a distinguished name; empty if it has shown none.
+    """
 
     link: Link
     address: str
     host: bytes
+    owner: str = ""
 
 
 AnyHeader = TypeVar("AnyHeader", bound=headers.Header)

@@ -61,6 +61,8 @@ class BrokerStatistics:
         """Requests of RocketMQ's clients that came, by request code; -1 for codes not served."""
         self.kafka_requests: dict[int, int] = {}
         """Requests of Kafka's clients that came, by API key."""
+        self.kafka_logins: dict[tuple[str, str], int] = {}
+        """Logins of Kafka's clients, by mechanism and outcome: accepted or refused."""
         self.remoting_refused: dict[int, int] = {}
         """Requests that were refused, by response code."""
         self.kafka_refused: dict[int, int] = {}

@@ -6,6 +6,10 @@ the group's requests have their own, as in Apache's client. Every connection beg
 ApiVersions: each request is sent in the highest version that both sides support (KIP-511: a broker
 that does not support ours answers in version 0, with the versions that it supports).
 
+With a `Login`, SaslHandshake and SaslAuthenticate follow before the first request, and again before
+the session that the broker grants ends (KIP-368): requests wait meanwhile. A refused login fails
+the requests that wait for the connection with AuthenticationError.
+
 A request that times out closes its connection, because nothing behind it would be answered either
 (NetworkClient.handleTimedOutRequests). The number of requests is bounded by their senders, which
 have few each.
@@ -20,6 +24,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from steelyard.errors import (
+    AuthenticationError,
     CallTimeoutError,
     ConnectError,
     KafkaError,
@@ -39,6 +44,10 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
 )
+from steelyard.printable import printable
+from steelyard.sasl.login import Login, exchange_of
+from steelyard.sasl.outcomes import ClientExchange
+from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, Request, read_reply
 from steelyard.wire.kafka.messages.cluster import (
@@ -47,6 +56,14 @@ from steelyard.wire.kafka.messages.cluster import (
     ApiVersionsResponse,
 )
 from steelyard.wire.kafka.messages.data import FETCH
+from steelyard.wire.kafka.messages.logins import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from steelyard.wire.kafka.messages.offsets import OFFSET_COMMIT, OFFSET_FETCH
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
@@ -56,6 +73,9 @@ VERSIONS_MAX: Mapping[int, int] = {FETCH.key: 12, OFFSET_COMMIT.key: 9, OFFSET_F
 """Above these versions, requests name topics by id."""
 
 SOFTWARE_NAME = "steelyard"
+
+SESSION_SHARE = 0.85
+"""Part of a session after which a client logs in again (ExpiringCredential: 85 to 95 %)."""
 
 
 class Lane(NamedTuple):
@@ -75,7 +95,7 @@ class Outcome(msgspec.Struct, Generic[P], frozen=True):
 
 class _Pending(msgspec.Struct, Generic[P]):
     purpose: P | None
-    """None: the ApiVersions request that begins a connection."""
+    """None: a request that begins a connection: ApiVersions, or one of a login."""
     api: Api
     message: ApiMessage
     deadline: int
@@ -89,6 +109,12 @@ class _Line(Generic[P]):
     def __init__(self) -> None:
         self.link: Link | None = None
         self.versions: dict[int, tuple[int, int]] | None = None
+        """Once they are known."""
+        self.is_ready = False
+        """Whether requests may be sent: not before, and not during a login."""
+        self.exchange: ClientExchange | None = None
+        self.login_at: int | None = None
+        """When to log in again."""
         self.waiting: deque[_Pending[P]] = deque()
         self.in_flight: deque[_Pending[P]] = deque()
 
@@ -99,7 +125,19 @@ class KafkaCalls(Generic[P]):
     Each has a purpose, plain data of the caller, which is returned.
     """
 
-    def __init__(self, client_id: str, software_version: str, handshake_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        software_version: str,
+        handshake_timeout_ms: int,
+        *,
+        login: Login | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """`random`: for a login, not predictable."""
+        assert login is None or random is not None
+        self._login = login
+        self._random = random
         self._client_id = client_id
         self._software_version = software_version
         self._handshake_timeout_ms = handshake_timeout_ms
@@ -119,6 +157,7 @@ class KafkaCalls(Generic[P]):
             for line in self._lines.values()
             for pending in (*line.in_flight, *line.waiting)
         ]
+        deadlines += [line.login_at for line in self._lines.values() if line.login_at is not None]
         return min(deadlines, default=None)
 
     # -- asking ------------------------------------------------------------------------------------
@@ -153,7 +192,8 @@ class KafkaCalls(Generic[P]):
         """
         outcomes: list[Outcome[P]] = []
         for lane, line in self._lines.items():
-            while line.waiting and line.versions is not None and line.link is not None:
+            while line.waiting and line.is_ready and line.link is not None:
+                assert line.versions is not None
                 pending = line.waiting.popleft()
                 version = _version(pending.api, line.versions)
                 if version is None:
@@ -234,10 +274,13 @@ class KafkaCalls(Generic[P]):
             if pending is None or pending.correlation_id != reply.correlation_id:
                 raise ProtocolError(f"response {reply.correlation_id} matches no request")
             if pending.purpose is None:
-                self._agree(line, pending, reply, now, effects)
+                if pending.api is API_VERSIONS:
+                    self._agree(line, pending, reply, now, effects)
+                else:
+                    self._log_in(line, pending, reply, now, effects)
                 return []
             message = read_reply(pending.api, pending.version, reply)
-        except ProtocolError as error:
+        except (ProtocolError, AuthenticationError) as error:
             if pending is not None:
                 line.in_flight.appendleft(pending)
             return self._hang_up(lane, error, effects)
@@ -257,6 +300,54 @@ class KafkaCalls(Generic[P]):
             raise ProtocolError(f"ApiVersions was answered with error {message.error_code}")
         else:
             line.versions = theirs
+            self._begin_login(line, now, effects)
+
+    # -- logins ------------------------------------------------------------------------------------
+
+    def _begin_login(self, line: _Line[P], now: int, effects: list[Effect]) -> None:
+        """Log in, if there is a login; then requests may be sent. Raises AuthenticationError."""
+        line.login_at = None
+        if self._login is None:
+            line.is_ready = True
+            return
+        assert self._random is not None
+        line.is_ready = False
+        line.exchange = exchange_of(self._login, self._random)
+        self._ask(line, SASL_HANDSHAKE, SaslHandshakeRequest(self._login.mechanism), now, effects)
+
+    def _ask(
+        self, line: _Line[P], api: Api, message: ApiMessage, now: int, effects: list[Effect]
+    ) -> None:
+        """Send a request of a login. Raises AuthenticationError if the broker has no logins."""
+        version = _version(api, line.versions or {})
+        if not version and api is SASL_HANDSHAKE:  # version 0 is followed by bare tokens
+            raise AuthenticationError("the broker does not support logins by SaslAuthenticate")
+        deadline = now + self._handshake_timeout_ms
+        self._send(line, _Pending(None, api, message, deadline, version or 0), effects)
+
+    def _log_in(
+        self, line: _Line[P], pending: _Pending[P], reply: RawReply, now: int, effects: list[Effect]
+    ) -> None:
+        """Take the answer to a request of a login. Raises ProtocolError or AuthenticationError."""
+        assert self._login is not None
+        exchange = line.exchange
+        assert exchange is not None
+        answer = read_reply(pending.api, pending.version, reply)
+        if isinstance(answer, SaslHandshakeResponse):
+            check_handshake(self._login.mechanism, answer)
+            token = exchange.first()
+        else:
+            assert isinstance(answer, SaslAuthenticateResponse)
+            check_login(answer)
+            following = exchange.step(answer.auth_bytes)
+            if following is None:
+                line.exchange = None
+                line.is_ready = True
+                if answer.session_lifetime_ms > 0:
+                    line.login_at = now + round(answer.session_lifetime_ms * SESSION_SHARE)
+                return
+            token = following
+        self._ask(line, SASL_AUTHENTICATE, SaslAuthenticateRequest(token), now, effects)
 
     def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
         """Fail requests past their deadline; to be called at `due`."""
@@ -266,6 +357,12 @@ class KafkaCalls(Generic[P]):
                 error = CallTimeoutError(f"no reply from {lane.address} within the time-out")
                 outcomes += self._hang_up(lane, error, effects)
                 continue
+            if line.login_at is not None and line.login_at <= now:
+                try:
+                    self._begin_login(line, now, effects)
+                except AuthenticationError as refused:
+                    outcomes += self._hang_up(lane, refused, effects)
+                    continue
             late = [pending for pending in line.waiting if pending.deadline <= now]
             for pending in late:
                 line.waiting.remove(pending)
@@ -320,6 +417,27 @@ class KafkaCalls(Generic[P]):
             if line.link is None:
                 assert lane in self._dialing[lane.address]
                 assert not line.in_flight
+
+
+def check_handshake(mechanism: str, answer: SaslHandshakeResponse) -> None:
+    """Raise AuthenticationError if the broker does not take this mechanism."""
+    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        known = ", ".join(answer.mechanisms) or "none"
+        raise AuthenticationError(
+            f"the broker does not accept {mechanism}; its mechanisms are: {known}"
+        )
+    if answer.error_code:
+        raise AuthenticationError(
+            f"the broker does not ask for a login here (Kafka error {answer.error_code}); leave"
+            " out sasl_mechanism, or use its port for logins"
+        )
+
+
+def check_login(answer: SaslAuthenticateResponse) -> None:
+    """Raise AuthenticationError if the broker refuses the login."""
+    if answer.error_code:
+        text = answer.error_message or f"Kafka error {answer.error_code}"
+        raise AuthenticationError(f"the broker refused the login: {printable(text)}")
 
 
 def _version(api: Api, theirs: Mapping[int, tuple[int, int]]) -> int | None:

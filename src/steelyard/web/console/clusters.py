@@ -15,6 +15,7 @@ from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.errors import SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.routes.brokers import BrokerEntry, brokers_namespace
+from steelyard.sasl.login import Login
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.version import __version__
 from steelyard.web.console.answers import (
@@ -52,7 +53,10 @@ class NameserverCluster:
         *,
         timeout_ms: int,
         tls: ssl.SSLContext | None = None,
+        kafka_tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
     ) -> None:
+        """`kafka_tls`: for the Kafka listeners, by default `tls`; `login`: at these."""
         self._admin = admin
         self._reader = reader
         self._consumer: PullConsumer | None = None
@@ -60,8 +64,9 @@ class NameserverCluster:
         self._calls = KafkaRequester(
             CLIENT_ID,
             timeout_ms=timeout_ms,
-            tls=tls,
+            tls=kafka_tls or tls,
             address_translation=admin.config.address_translation,
+            login=login,
         )
         self._entries = Fresh(self._kafka_entries, ENTRIES_FRESH_MS)
         self._rates = Rates()
@@ -256,10 +261,15 @@ class ListenerCluster:
     """Any cluster that is reached by Kafka's protocol. `bootstrap`: some brokers, `host:port`."""
 
     def __init__(
-        self, bootstrap: Sequence[str], *, timeout_ms: int, tls: ssl.SSLContext | None = None
+        self,
+        bootstrap: Sequence[str],
+        *,
+        timeout_ms: int,
+        tls: ssl.SSLContext | None = None,
+        login: Login | None = None,
     ) -> None:
         self._addresses = tuple(bootstrap)
-        self._calls = KafkaRequester(CLIENT_ID, timeout_ms=timeout_ms, tls=tls)
+        self._calls = KafkaRequester(CLIENT_ID, timeout_ms=timeout_ms, tls=tls, login=login)
         self._servers = KafkaBrokers(self._bootstrap, self._calls)
         self._source = KafkaSource(self._servers)
 

@@ -8,6 +8,7 @@ from steelyard.wire.kafka.messages import (
     consumer_groups,
     data,
     groups,
+    logins,
     logs,
     offsets,
     topics,
@@ -19,6 +20,7 @@ API_VERSIONS_KEY = cluster.API_VERSIONS.key
 
 _MODULES = (
     data,
+    logins,
     logs,
     cluster,
     topics,

@@ -5,6 +5,9 @@
     response  int32 size, int32 correlation id, tagged fields if the version is flexible (but never
               for ApiVersions, whose reader cannot know yet); then the message
 
+    token     int32 size, then a token of SASL: after version 0 of SaslHandshake, as many frames in
+              either direction as the mechanism has messages (KIP-43)
+
 A server answers the requests of a connection in order. A response does not name its API and
 version: the requester knows them (`read_reply`). A request for an unsupported API or version breaks
 the protocol, except for ApiVersions, by which clients discover the supported ones: then
@@ -22,10 +25,14 @@ from steelyard.errors import ProtocolError
 from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import primitives, schema
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY, APIS
+from steelyard.wire.kafka.messages.logins import SASL_HANDSHAKE, SaslHandshakeRequest
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Largest request (socket.request.max.bytes); clients accept any response that they requested."""
+
+LOGIN_BYTES_MAX = 512 * 1024
+"""Largest request of a client that has not logged in (sasl.server.max.receive.size)."""
 
 AT_ONCE_BYTES = 16 * 1024
 """Size up to which a request is read in one step: it names too little to take long."""
@@ -64,16 +71,30 @@ class RawReply(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def encode(message: Request | Reply) -> bytes:
+class SaslToken(msgspec.Struct, frozen=True, gc=False):
+    """A token of a login, of a client or for it, in a frame of its own."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"SaslToken({len(self.data)} bytes)"
+
+
+def encode(message: Request | Reply | SaslToken) -> bytes:
     """Encode the frame of a message. Raises ProtocolError if a value does not fit its field."""
     out: list[Sendable] = []
     write(out, message)
     return joined(out)
 
 
-def write(out: list[Sendable], message: Request | Reply) -> int:
+def write(out: list[Sendable], message: Request | Reply | SaslToken) -> int:
     """Append the frame of a message; return its size. Raises as `encode`."""
-    pieces = _reply_pieces(message) if isinstance(message, Reply) else _request_pieces(message)
+    if isinstance(message, Reply):
+        pieces = _reply_pieces(message)
+    elif isinstance(message, Request):
+        pieces = _request_pieces(message)
+    else:
+        pieces = [message.data]
     size = sum(map(len, pieces))
     small: list[Sendable] = [_SIZE.pack(size)]
     if size < APART_MIN:
@@ -113,7 +134,7 @@ class _Frames:
     """Decoder of bytes to frames without their sizes."""
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._parts: list[bytes] = []
         self._have = 0
         self._need = 4
@@ -131,8 +152,8 @@ class _Frames:
             if end - at < 4:
                 break
             (size,) = _SIZE.unpack_from(data, at)
-            if not 4 <= size <= self._bytes_max:
-                raise ProtocolError(f"a frame of {size} bytes; 4 to {self._bytes_max} are allowed")
+            if not 4 <= size <= self.bytes_max:
+                raise ProtocolError(f"a frame of {size} bytes; 4 to {self.bytes_max} are allowed")
             self._need = 4 + size
             if end - at < self._need:
                 break
@@ -162,6 +183,39 @@ class RequestDecoder:
 def server_decoder() -> RequestDecoder:
     """Create a decoder for servers, which read large requests in steps."""
     return RequestDecoder(AT_ONCE_BYTES)
+
+
+class LoginDecoder:
+    """Decoder of a connection's bytes to requests and tokens, for servers whose clients log in.
+
+    Until `admit`, frames are small. Frames after version 0 of SaslHandshake are `SaslToken`s, one
+    or two by the mechanism.
+    """
+
+    def __init__(self) -> None:
+        self._frames = _Frames(LOGIN_BYTES_MAX)
+        self._tokens = 0
+        """How many tokens follow."""
+
+    def admit(self) -> None:
+        """Allow large frames: the client has logged in."""
+        self._frames.bytes_max = FRAME_BYTES_MAX
+
+    def feed(self, data: bytes) -> list[Request | SaslToken]:
+        """Return the requests and tokens completed by `data`. Raises ProtocolError."""
+        found: list[Request | SaslToken] = []
+        for frame in self._frames.feed(data):
+            if self._tokens:
+                self._tokens -= 1
+                found.append(SaslToken(frame))
+                continue
+            request = _read_request(frame, AT_ONCE_BYTES)
+            found.append(request)
+            if request.api is SASL_HANDSHAKE and request.version == 0:
+                assert isinstance(request.message, SaslHandshakeRequest)
+                is_scram = request.message.mechanism.startswith("SCRAM-")
+                self._tokens = 2 if is_scram else 1
+        return found
 
 
 class ReplyDecoder:

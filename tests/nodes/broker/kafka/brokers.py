@@ -82,7 +82,10 @@ class Brokers:
     """`start`, `kill`, `ask`, `advance`. A broker's node id is the place of its letter: broker-a has 1."""
 
     def __init__(
-        self, *names: str, listed: tuple[str, ...] = ("broker-a", "broker-b"), **kafka: int | bool
+        self,
+        *names: str,
+        listed: tuple[str, ...] = ("broker-a", "broker-b"),
+        **kafka: int | bool | str,
     ) -> None:
         """`names`: of the brokers to start. `listed`: what each of them is told of all brokers; () for nothing."""
         self.now = START

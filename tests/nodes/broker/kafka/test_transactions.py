@@ -133,9 +133,10 @@ class Client:
         return answer.transaction_states[0]
 
 
-@pytest.fixture
-def brokers() -> Brokers:
-    brokers = Brokers("broker-a", "broker-b")
+@pytest.fixture(params=["", "server.pem"], ids=["plain", "encrypted"])
+def brokers(request: pytest.FixtureRequest) -> Brokers:
+    """Brokers that reach each other by their Kafka listeners, or not, because these want TLS."""
+    brokers = Brokers("broker-a", "broker-b", ssl_certificate_file=request.param)
     brokers.create("broker-a", TOPIC, 4)
     assert set(brokers.leaders("broker-a", TOPIC)) == {1, 2}
     return brokers

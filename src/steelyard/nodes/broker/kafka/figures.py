@@ -73,6 +73,9 @@ class KafkaFigureHandlers:
             room -= 1 + len(offsets)
             if (ROWS_MAX - room) % STEP_ROWS <= len(offsets):
                 yield
+        logins: dict[str, dict[str, int]] = {}
+        for (mechanism, outcome), count in self._statistics.kafka_logins.items():
+            logins.setdefault(mechanism, {})[outcome] = count
         body = KafkaFigures(
             name=self._cluster.me.name,
             ready=self._cluster.is_ready,
@@ -82,6 +85,7 @@ class KafkaFigureHandlers:
             partitions=tuple(partitions[:ROWS_MAX]),
             groups=tuple(rows),
             left_out=left_out + max(0, len(partitions) - ROWS_MAX),
+            logins=logins,
         )
         return request.reply(body=figures.write(body))
 

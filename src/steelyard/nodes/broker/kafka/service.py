@@ -38,6 +38,10 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
+from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
+from steelyard.nodes.broker.kafka.logins.links import LinkLogins
+from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
+from steelyard.nodes.broker.kafka.logins.spreading import UserSpreading
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
@@ -52,7 +56,8 @@ from steelyard.nodes.broker.peers.requests import PeerRequests
 from steelyard.nodes.broker.requests import Peer, served
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Refused, SetTimer
-from steelyard.wire.kafka.frame import RawReply, Request
+from steelyard.wire.kafka.frame import RawReply, Request, SaslToken
+from steelyard.wire.kafka.messages.transactions import WRITE_TXN_MARKERS
 
 EARLY_MAX = 10_000
 """Most requests that wait until the broker has first looked at the cluster."""
@@ -78,7 +83,7 @@ class KafkaService:
         assert parts.config.kafka is not None
         config, store, durability = parts.config.kafka, parts.store, parts.durability
         self._timer_at: int | None = None
-        self._early: list[tuple[Link, Request]] = []
+        self._early: list[tuple[Link, Request | SaslToken]] = []
         self._early_bytes = 0
         self._waiting: list[int] = []
         self.faults = Faults()
@@ -142,15 +147,31 @@ class KafkaService:
         )
         txn_offsets = TxnOffsets(self.group_offsets, durability, self.faults)
         self.markings = Markings(
-            transactions, cluster, self.markers.write, txn_offsets.end, durability, self.faults
+            transactions,
+            cluster,
+            self.markers.write,
+            txn_offsets.end,
+            durability,
+            self.faults,
+            self.topology.forwarding if config.is_protected else None,
         )
+        self.topology.forwarding.serve(WRITE_TXN_MARKERS.key, self.markings.write)
         self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults)
         moving = self.coordinator.moving
         self.handover = CoordinatorHandover(
             cluster, moving, transactions, peer_requests, self.faults
         )
+        users, has_logins = parts.users, bool(config.sasl_enabled_mechanisms)
+        mechanisms = Mechanisms(config, users, parts.secrets) if has_logins else None
+        self.logins = LinkLogins(config, mechanisms, parts.statistics.kafka_logins)
+        self._gate = self.logins if has_logins else None
+        self.spreading = UserSpreading(
+            users, cluster, peer_requests, self.faults, has_logins=has_logins
+        )
         serving = (
             *self.topology.serving,
+            self.logins,
+            UserCredentials(users, self.spreading, durability, self.faults),
             self.group_requests,
             self.group_offsets,
             self.consumer_group_calls,
@@ -181,7 +202,15 @@ class KafkaService:
         figures = KafkaFigureHandlers(
             parts, cluster, groups, self.coordinator.offsets, self.fetches
         )
-        self.asked = (*self.topology.asked, self.readers, reports, self.handover, together, figures)
+        self.asked = (
+            *self.topology.asked,
+            self.readers,
+            reports,
+            self.handover,
+            together,
+            figures,
+            self.spreading,
+        )
         """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
             self.topology,
@@ -193,6 +222,8 @@ class KafkaService:
             self.markings,
             self.handover,
             self.coordinator_logs,
+            self.logins,
+            self.spreading,
         )
 
     # -- events ----------------------------------------------------------------------------------
@@ -205,19 +236,24 @@ class KafkaService:
         """Handle a failed attempt to connect, possibly one of this listener's."""
         self.markings.refused(event, now, effects)
 
-    def opened(self, peer: Peer) -> None:
+    def opened(self, peer: Peer, now: int) -> None:
         self.channel.opened(peer)
+        if self._gate is not None:
+            self._gate.opened(peer, now)
 
     def received(self, link: Link, message: object, now: int, effects: list[Effect]) -> None:
         """Handle a client's request, or another broker's response."""
         if isinstance(message, RawReply):
             self.markings.answered(link, message, now, effects)
             return
-        assert isinstance(message, Request)
+        assert isinstance(message, Request | SaslToken)
         if self.cluster.is_ready:
-            self.channel.received(link, message, now, effects)
+            if self._gate is None or self._gate.admits(link, message, now, effects):
+                assert isinstance(message, Request)
+                self.channel.received(link, message, now, effects)
             return
-        size = self._early_bytes + size_of(message)
+        size = self._early_bytes
+        size += size_of(message) if isinstance(message, Request) else len(message.data)
         if len(self._early) >= EARLY_MAX or size > EARLY_BYTES_MAX:
             effects.append(Hang(link, "too many requests wait for the broker to start"))
             return
@@ -231,7 +267,7 @@ class KafkaService:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the outcome of a call to a nameserver or to another broker."""
-        for part in (self.announcing, self.handover):
+        for part in (self.announcing, self.handover, self.spreading):
             if part.ended(outcome, now, effects):
                 return
         self.topology.ended(outcome, now, effects)
@@ -270,6 +306,7 @@ class KafkaService:
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
         self.notes.closed(link)
+        self.logins.closed(link)
         is_known = self.channel.closed(link)
         self.group_requests.closed(link, now, effects)
         self.consumer_group_calls.closed(link, now, effects)
@@ -295,6 +332,7 @@ class KafkaService:
         self.handover.follow(now)
         self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)
+        self.spreading.follow(now)
         timer_at = self._timer_at
         for part in self._timed:
             next_at = part.next_at
@@ -319,3 +357,5 @@ class KafkaService:
         self.topology.check()
         self.readers.check()
         self.announcing.check()
+        self.logins.check()
+        self.spreading.check()

@@ -39,7 +39,7 @@ class Topology:
         self._surveys = Surveys(cluster, claims, peer_requests)
         changes = Changes(parts, cluster, peer_requests, claims, self._surveys, delete)
         self._changes = changes
-        forwarding = self._forwarding = Forwarding(cluster, peer_requests)
+        forwarding = self.forwarding = Forwarding(cluster, peer_requests)
         self._name_service = NameService(parts, cluster, changes, self._surveys, peer_requests, now)
         self.serving = (
             MetadataHandlers(config.kafka, cluster, changes, durability, forwarding),
@@ -71,7 +71,7 @@ class Topology:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the outcome of a call to a nameserver or to another broker."""
-        for part in (self._changes, self._surveys, self._forwarding, self._name_service):
+        for part in (self._changes, self._surveys, self.forwarding, self._name_service):
             if part.ended(outcome, now, effects):
                 return
 

@@ -15,6 +15,8 @@ They are not RocketMQ's, but go to the RocketMQ listeners:
 - 9006: what does the receiver store of groups or transactions that the sender coordinates now
   (`handover`)? The answer has that.
 - 9007: who the sender is (`nodes/broker/peers/joining`). The answer says who the receiver is.
+- 9008: changed users, or the digest of all (`logins/spreading`). The answer has all users of the
+  receiver if its digest differs.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ READERS = 9004
 SURVEY = 9005
 HANDOVER = 9006
 IDENTIFY = 9007
+USERS = 9008
 
 TIMEOUT_MS = 5_000
 

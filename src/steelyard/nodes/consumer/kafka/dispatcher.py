@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import (
+    AuthenticationError,
     CallTimeoutError,
     ClosedError,
     ConfigError,
@@ -85,6 +86,7 @@ class Dispatcher:
         """Calls to be answered once the group has been left."""
         self._stop: tuple[int, int] | None = None
         """Call id and deadline of a stop."""
+        self._refusal: AuthenticationError | None = None
         self._takers: Mapping[type[Call[object]], Callable[..., object]] = {
             contract.Subscribe: self._subscribe,
             contract.Assign: self._assign,
@@ -229,7 +231,14 @@ class Dispatcher:
         self._membership.poll_ended(now, effects)
         effects.append(Answer(polling.call_id, result))
 
+    def refused(self, error: AuthenticationError) -> None:
+        """Note that a login was refused: the next poll, and calls that wait, raise the error."""
+        self._refusal = error
+
     def _raise_failure(self, now: int) -> None:
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
         error = self._membership.take_failure(now)
         if error is not None:
             raise error
@@ -296,8 +305,13 @@ class Dispatcher:
 
     def _answer_waiting(self, now: int, effects: list[Effect]) -> None:
         still = []
+        refusal = self._refusal
+        if self._waiting:
+            self._refusal = None
         for waiting in self._waiting:
             try:
+                if refusal is not None:
+                    raise refusal
                 result = self._known(waiting.what)
             except SteelyardError as error:
                 result = error

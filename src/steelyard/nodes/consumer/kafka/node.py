@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.config import KafkaConsumerConfig
-from steelyard.errors import ClosedError, KafkaError, SteelyardError
+from steelyard.errors import AuthenticationError, ClosedError, KafkaError, SteelyardError
 from steelyard.groups.kafka.member.classic.machine import ClassicMember
 from steelyard.groups.kafka.member.classic.states import ClassicMemberSettings
 from steelyard.groups.kafka.member.consumer.machine import ConsumerMember
@@ -49,6 +49,7 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.nodes.starting import START_TIMER, Begin, Starting
+from steelyard.sasl.login import Login
 from steelyard.types import Random
 from steelyard.wire.kafka.frame import RawReply
 from steelyard.wire.kafka.messages.cluster import FindCoordinatorResponse, MetadataResponse
@@ -94,7 +95,8 @@ def member_maker(config: KafkaConsumerConfig, random: Random) -> Callable[[], Me
 class KafkaConsumerNode:
     """Dispatches events to its parts.
 
-    `hooks`: notify the application of assigned and revoked partitions. Raises ConfigError.
+    `hooks`: notify the application of assigned and revoked partitions. `login`: at every broker.
+    `random` must not be predictable then. Raises ConfigError.
     """
 
     def __init__(
@@ -104,11 +106,16 @@ class KafkaConsumerNode:
         *,
         software_version: str = "0",
         hooks: bool = False,
+        login: Login | None = None,
     ) -> None:
         self._config = config
         make_member = member_maker(config, random)
         self._calls: KafkaCalls[object] = KafkaCalls(
-            config.client_id, software_version, config.request_timeout_ms
+            config.client_id,
+            software_version,
+            config.request_timeout_ms,
+            login=login,
+            random=random,
         )
         self._holdings = Holdings()
         self._metadata = Metadata(config, self._calls, random)
@@ -275,7 +282,11 @@ class KafkaConsumerNode:
                 else:
                     assert isinstance(reply, SteelyardError)
                     self._metadata.unanswered(reply, now, effects)
-                    if self._starting.open:
+                    if isinstance(reply, AuthenticationError):
+                        # As Kafka's client: a login that was refused will be refused again.
+                        if not self._starting.open or not self._starting.rejected(reply, effects):
+                            self._dispatcher.refused(reply)
+                    elif self._starting.open:
                         self._starting.failed(reply, effects)
             case CoordinatorAsked():
                 assert isinstance(reply, FindCoordinatorResponse | SteelyardError)

@@ -1,5 +1,7 @@
 """Forwards requests that only the controller may grant to it (9001), and returns its answers.
 
+Requests of brokers to each other go the same way where their Kafka listeners want TLS or a login.
+
 A forwarded request is not forwarded again: if two brokers take each other for the controller, the
 client gets NOT_CONTROLLER. If the controller does not answer, the broker handles the request
 itself, which refuses changes with NOT_CONTROLLER unless the broker has become the controller.
@@ -8,13 +10,13 @@ Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
-from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompt
 from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
@@ -24,6 +26,7 @@ from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
 from steelyard.wire.kafka import frame
+from steelyard.wire.kafka.apis import APIS, KEYS
 from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -31,6 +34,14 @@ from steelyard.wire.remoting.command import Command
 
 class _Forwarded(PendingCall, frozen=True):
     serial: int
+
+
+class _Sent(PendingCall, frozen=True):
+    serial: int
+
+
+Then = Callable[[ApiMessage | None, int, list[Effect]], None]
+"""(answer, None without one; now; effects to add to)."""
 
 
 class ForwardedCall(OpenRequest):
@@ -59,6 +70,7 @@ class Forwarding:
         self._handlers: dict[int, Prompt] = {}
         self._serial = 0
         self._under_way: dict[int, tuple[OpenRequest, Prompt]] = {}
+        self._sent: dict[int, tuple[frame.Request, Then]] = {}
 
     def serve(self, key: int, handler: Prompt) -> None:
         """Accept such requests from other brokers."""
@@ -95,9 +107,26 @@ class Forwarding:
         self._under_way[self._serial] = call, otherwise
         return True
 
+    def send(
+        self, broker: Broker, message: ApiMessage, then: Then, now: int, effects: list[Effect]
+    ) -> bool:
+        """Send a request of this broker's own to another one; False if too many wait."""
+        self._serial += 1
+        api = APIS[KEYS[type(message)]]
+        request = frame.Request(api, api.versions[1], self._serial & 0x7FFFFFFF, None, message)
+        sent, body = _Sent(self._serial), frame.encode(request)
+        if not self._peer_requests.ask(broker.remoting, FORWARD, sent, now, effects, body=body):
+            return False
+        self._sent[self._serial] = request, then
+        return True
+
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
+        if isinstance(pending, _Sent):
+            request, then = self._sent.pop(pending.serial)
+            then(_read(request, outcome.reply), now, effects)
+            return True
         if not isinstance(pending, _Forwarded):
             return False
         call, otherwise = self._under_way.pop(pending.serial)

@@ -162,7 +162,7 @@ def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, Kafk
     ):
         found[name] = named(kind, name, value)
     for kind, name, value in (
-        (STRING, "advertised.listeners", f"PLAINTEXT://{kafka.address}"),
+        (STRING, "advertised.listeners", f"{kafka.security_protocol}://{kafka.address}"),
         (INT, "broker.id", str(kafka.node_id)),
     ):
         synonym = DescribeConfigsSynonym(name, value, STATIC_BROKER_CONFIG)

@@ -22,7 +22,8 @@ from steelyard.errors import StorageError
 from steelyard.groups.kafka.transactions import PREPARED, Marking, TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
+from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
@@ -93,7 +94,10 @@ class Markings:
         end_offsets: EndOffsets,
         durability: Durability,
         faults: Faults,
+        forwarding: Forwarding | None = None,
     ) -> None:
+        """`forwarding`: by which other brokers are reached; None: by their Kafka listeners."""
+        self._forwarding = forwarding
         self._transactions = transactions
         self._cluster = cluster
         self._write_marker = write_marker
@@ -146,6 +150,9 @@ class Markings:
                 under_way.asked.update(partitions)
                 purpose = _Purpose(serial, tuple(partitions))
                 request = _request(under_way.marking, partitions)
+                if self._forwarding is not None:
+                    self._forward(self._forwarding, broker, request, purpose, now, effects)
+                    continue
                 lane = Lane(broker.address, LANE)
                 api = WRITE_TXN_MARKERS
                 self._calls.call(lane, api, request, purpose, now, TIMEOUT_MS, effects)
@@ -153,6 +160,23 @@ class Markings:
             if not self._waits(serial, mark, effects):
                 done.add(partition)
         self._settle(serial, done & under_way.left, now, effects)
+
+    def _forward(
+        self,
+        forwarding: Forwarding,
+        broker: Broker,
+        request: WriteTxnMarkersRequest,
+        purpose: _Purpose,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Ask a broker whose Kafka listener wants TLS or a login."""
+
+        def then(reply: ApiMessage | None, now: int, effects: list[Effect]) -> None:
+            self._answered(purpose, reply, now, effects)
+
+        if not forwarding.send(broker, request, then, now, effects):
+            self._open[purpose.serial].asked.difference_update(purpose.partitions)
 
     def _waits(self, serial: int, mark: int, effects: list[Effect]) -> bool:
         """Return whether a marking has to wait for a flush; `flushed` continues it then."""
@@ -253,21 +277,24 @@ class Markings:
         self, outcomes: Iterable[Outcome[_Purpose]], now: int, effects: list[Effect]
     ) -> None:
         for outcome in outcomes:
-            purpose, reply = outcome.purpose, outcome.reply
-            under_way = self._open.get(purpose.serial)
-            if under_way is None:
-                continue
-            under_way.asked.difference_update(purpose.partitions)
-            done = set()
-            if isinstance(reply, WriteTxnMarkersResponse):
-                done = {
-                    TopicPartition(topic.name, part.partition_index)
-                    for marker in reply.markers
-                    for topic in marker.topics
-                    for part in topic.partitions
-                    if part.error_code in _DONE
-                }
-            self._settle(purpose.serial, done & under_way.left, now, effects)
+            self._answered(outcome.purpose, outcome.reply, now, effects)
+
+    def _answered(self, purpose: _Purpose, reply: object, now: int, effects: list[Effect]) -> None:
+        """Note what another broker has written; anything but its answer counts as nothing."""
+        under_way = self._open.get(purpose.serial)
+        if under_way is None:
+            return
+        under_way.asked.difference_update(purpose.partitions)
+        done = set()
+        if isinstance(reply, WriteTxnMarkersResponse):
+            done = {
+                TopicPartition(topic.name, part.partition_index)
+                for marker in reply.markers
+                for topic in marker.topics
+                for part in topic.partitions
+                if part.error_code in _DONE
+            }
+        self._settle(purpose.serial, done & under_way.left, now, effects)
 
     # -- what the coordinators of other brokers have decided -------------------------------------
 
@@ -305,7 +332,8 @@ class Markings:
         for under_way in self._open.values():
             assert under_way.asked <= under_way.left
         if self._open:
-            assert self._retry_at is not None or self._calls.due is not None
+            is_forwarded = self._forwarding is not None
+            assert self._retry_at is not None or self._calls.due is not None or is_forwarded
 
 
 def _request(marking: Marking, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:

@@ -1,0 +1,1 @@
+"""Logins of Kafka clients, and the users that they log in as."""
