@@ -215,9 +215,7 @@ class ConsumerMember:
         else:
             tells = self.state is ConsumerMemberState.ACKNOWLEDGING
             claimed = self._share.claimed(topics)
-            request = self._said.beat(
-                self.member_id, self.generation, topics, claimed, tells=tells
-            )
+            request = self._said.beat(self.member_id, self.generation, topics, claimed, tells=tells)
             if tells:
                 self._move(Move.ACKNOWLEDGED)
         self._turn += 1
