@@ -40,6 +40,9 @@ HISTORY_MS = 600_000
 DELAY_MS = 5_000
 """How much later than others a broker's records may come."""
 
+PAST_DELAY_MS = 120_000
+"""The same in the past, which is there: what a broker wrote that had hung may span minutes."""
+
 COMPUTE_SECONDS = 2.0
 """Interval between two computations."""
 
@@ -71,7 +74,7 @@ class _Reading:
         self.since = since
         self.history = history
         self.merge = Merge(_now())
-        self.stream = Stream(DELAY_MS)
+        self.stream = Stream(PAST_DELAY_MS)
         self.states: dict[str, GroupState] = {}
         self.tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self.late: dict[str, LateRecords] = {}
@@ -227,6 +230,7 @@ class LedgerFollower:
     def _show(self, reading: _Reading) -> None:
         """Show what was read instead of what was read before."""
         reading.is_shown = True
+        reading.stream.delay_ms = DELAY_MS
         self._late = reading.late
         if self._history is not None and reading.history is not None:
             self._history.renew(reading.history, reading.since)
