@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.ledger.records import BOTH, READ, got, joined, left, requested, said, triggers
+from tests.ledger.records import BOTH, READ, ended, got, joined, left, requested, said, triggers
 
 from steelyard.ledger import cost
+from steelyard.ledger.cost import costs
 from steelyard.ledger.events import BrokerStarted, BrokerStopped, Committed, HandedOver, Record
 
 
@@ -229,3 +230,46 @@ def test_what_listeners_saw_of_a_pause() -> None:
     assert cost.handoffs(records)[0].listener_pause_ms is None
     silent = [one for one in records if not isinstance(one, Committed)]
     assert cost.handoffs([*silent, first])[0].listener_pause_ms is None
+
+
+def test_the_first_fetch_after_an_outage_that_the_partitions_broker_did_not_record() -> None:
+    """Both brokers were away; b learned too late that B reads its partition, whose coordinator, a, has the commits."""
+
+    def committed(at: int, client: str, offset: int) -> Committed:
+        return Committed(
+            at=at,
+            broker="b",
+            group="g",
+            topic="T",
+            queue=0,
+            offset=offset,
+            client=client,
+            writer="a",
+        )
+
+    records: list[Record] = [
+        joined(0, "A", "A", cause="joined"),
+        ended(10, "A"),
+        got(1_000, "A", 0, 20, broker="b"),
+        committed(1_500, "A", 20),
+        got(2_000, "A", 20, 39, broker="b"),
+        *(BrokerStopped(at=2_100, broker=each) for each in "ab"),
+        *(BrokerStarted(at=60_000, broker=each) for each in "ab"),
+        joined(61_000, "B", "AB", cause="joined"),
+        left(90_000, "A", "B", cause="expired"),
+        ended(90_020, "B", 3),
+    ]
+    assert costs(records).handoffs == []
+    (row,) = costs([*records, committed(93_000, "B", 39)]).handoffs
+    assert (row.broker, row.kind, row.from_client, row.to_client) == ("b", "moved", "A", "B")
+    assert (row.pause_ms, row.redelivered) == (88_020, 19)
+    assert (row.reprocessed_min, row.reprocessed_max) == (0, 19)
+    # Nothing new was read: it may have been assigned and have waited.
+    assert costs([*records, committed(93_000, "B", 20)]).handoffs == []
+    # It was recorded, whoever was taken for its reader: nothing is added.
+    recorded = got(90_050, "A", 20, 39, stored=1_900, broker="b")
+    found = costs([*records, recorded, committed(93_000, "B", 39)])
+    assert sum(one.redelivered for one in found.rebalances) == 19
+    # What nobody had been delivered may have come just now.
+    fresh = [*records[:4], *records[5:], committed(93_000, "B", 39)]
+    assert [(one.pause_ms, one.redelivered) for one in costs(fresh).handoffs] == [(0, 0)]

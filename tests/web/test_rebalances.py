@@ -16,7 +16,7 @@ from steelyard.ledger.tables import Handoff, Rebalance
 from steelyard.web import metrics
 from steelyard.web.metrics import Metric
 from steelyard.web.rebalances import OTHERS, RebalanceCosts
-from steelyard.wire.figures import Durations
+from steelyard.web.series import Pauses
 
 BEGAN = 1_000_000
 CONFIG = HttpConfig(rebalance_settle_ms=1_000, rebalance_groups_max=2)
@@ -91,7 +91,7 @@ def test_an_open_row_counts_once_it_has_settled() -> None:
     costs.settle(100_000)
     assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 1}
     pauses = counters(costs, metrics.PAUSE)["g", "moved"]
-    assert isinstance(pauses, Durations)
+    assert isinstance(pauses, Pauses)
     assert (sum(pauses.counts), pauses.sum_seconds) == (1, 0.04)
 
 
@@ -128,10 +128,45 @@ def test_rebalances_before_the_process_do_not_count() -> None:
     assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 1}
 
 
+def test_what_was_counted_is_not_counted_again_when_the_ledger_is_read_again() -> None:
+    """Rows that are final, open, new, and larger now: counters never go back, and what is more is added."""
+    costs = RebalanceCosts(0, CONFIG)
+    costs.take(taken(rebalance(repeats=3), handoff(40), is_open=False), 0)
+    costs.take(taken(rebalance(at=BEGAN + 9, repeats=5)), 0)
+    costs.settle(1_000)
+    assert counters(costs, metrics.REDELIVERED) == {("g",): 8}
+    costs.begin_again(BEGAN)
+    again: list[Rebalance | Handoff] = [rebalance(repeats=7), handoff(40), handoff(90_000, queue=1)]
+    costs.take(taken(*again, rebalance(at=BEGAN + 9, repeats=2)), 2_000, settles=False)
+    assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 2}
+    costs.settle(4_000)
+    assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 2}
+    assert counters(costs, metrics.REDELIVERED) == {("g",): 12}
+    pauses = counters(costs, metrics.PAUSE)["g", "moved"]
+    assert isinstance(pauses, Pauses)
+    assert (sum(pauses.counts), pauses.sum_seconds) == (2, 90.04)
+
+
+def test_rows_of_before_what_is_read_again_do_not_count() -> None:
+    costs = RebalanceCosts(0, CONFIG)
+    costs.begin_again(BEGAN + 1)
+    costs.take(taken(rebalance(), rebalance(at=BEGAN + 1), is_open=False), 0)
+    assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 1}
+
+
+def test_while_the_past_is_read_open_rows_do_not_count() -> None:
+    costs = RebalanceCosts(0, CONFIG)
+    costs.take(taken(rebalance(at=BEGAN)), 0, settles=False)
+    costs.take(taken(rebalance(at=BEGAN - 5)), 60_000, settles=False)
+    assert counters(costs, metrics.REBALANCES) == {}
+    costs.settle(61_000)
+    assert counters(costs, metrics.REBALANCES) == {("g", "joined"): 1}
+
+
 def test_groups_beyond_the_limit_are_added_up() -> None:
     costs = RebalanceCosts(0, CONFIG)
-    for group in ("one", "two", "three", "four", "two"):
-        costs.take(taken(rebalance(group), is_open=False), 0)
+    for number, group in enumerate(("one", "two", "three", "four", "two")):
+        costs.take(taken(rebalance(group, BEGAN + number), is_open=False), 0)
     began = counters(costs, metrics.REBALANCES)
     assert began == {("one", "joined"): 1, ("two", "joined"): 2, (OTHERS, "joined"): 2}
 
@@ -157,6 +192,6 @@ def test_the_counters_are_the_sums_of_the_tables(story: Story) -> None:
     assert counters(costs, metrics.REBALANCES) == dict(triggers)
     pauses = [row.pause_ms for row in rows if isinstance(row, Handoff)]
     counted = [one.value for one in costs.samples() if one.metric is metrics.PAUSE]
-    histograms = [value for value in counted if isinstance(value, Durations)]
+    histograms = [value for value in counted if isinstance(value, Pauses)]
     assert sum(sum(value.counts) for value in histograms) == len(pauses)
     assert round(sum(value.sum_seconds for value in histograms) * 1000) == sum(pauses)

@@ -19,6 +19,12 @@ Definitions
   the new owner begins, deliveries of what follows do not count, and it had not finished the message
   before that when it committed less. Otherwise nobody knows what it finished, for example of a
   member that died or whose broker was away, and all deliveries count.
+- A Fetch of Kafka's clients does not name their group. A broker that is not the coordinator learns
+  from it who reads its partitions, and may not know it yet at the first Fetch after a rebalance. If
+  a member commits a higher offset of such a partition than the group had, and nobody was recorded
+  to read it since the rebalance ended, the member was delivered what lies between: at the end of
+  the rebalance at the earliest, which counts. Its pause is at least that if an earlier member had
+  been delivered some of it; otherwise nobody knows since when it waited, and the pause is 0.
 - Members that report when they passed messages to their listeners have a second pause, which is
   what the application saw. For others it may be shorter or longer than the first, because a message
   comes to the application later than to the member.

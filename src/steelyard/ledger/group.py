@@ -153,14 +153,18 @@ class GroupState(msgspec.Struct, array_like=True):
 
     def _delivered(self, one: Delivered) -> None:
         state = self._queue(one)
+        self._read(state, one)
+        self.life.heard(one.broker, one.until)
+        self.life.heard_of(one.client, one.until)
+
+    def _read(self, state: QueueState, one: Delivered) -> None:
+        """Take a delivery, recorded or not."""
         broker, client = one.broker, one.client
         state.readers.add(state.queue, one, self.members, self.died)
         unwritten = self.unwritten.get(broker)
         is_unwritten = unwritten is not None and one.stored <= unwritten
         if state.deliveries.add(one, is_unwritten=is_unwritten):
             self.repeats += state.deliveries.known(state.queue, -inf)
-        self.life.heard(broker, one.until)
-        self.life.heard_of(client, one.until)
         self.read_from[broker] = one.at
         served = self.served.get(client)
         if served is None:
@@ -170,6 +174,10 @@ class GroupState(msgspec.Struct, array_like=True):
 
     def _committed(self, one: Committed) -> None:
         state = self._queue(one)
+        unrecorded = self._unrecorded(state, one)
+        if unrecorded is not None:
+            self._read(state, unrecorded)
+        state.committed = one.offset
         state.readers.committed(one, self.members)
         if state.deliveries.committed(one):
             self.repeats += state.deliveries.known(state.queue, -inf)
@@ -178,6 +186,32 @@ class GroupState(msgspec.Struct, array_like=True):
         self.life.heard_of(one.client, one.at)
         if not one.writer:
             self.life.heard(one.broker, one.at)
+
+    def _unrecorded(self, state: QueueState, one: Committed) -> Delivered | None:
+        """Return the delivery that a commit tells of and no broker recorded, if it does.
+
+        It was at the end of the rebalance or later, and began with the group's offset. What an
+        earlier reader had been delivered had waited since then; nobody knows it of what follows.
+        """
+        first, runs = state.committed, state.readers.runs
+        if not one.writer or not self.ended or not runs or one.client not in self.members:
+            return None
+        last, at = runs[-1], self.ended[-1]
+        if first is None or one.offset <= first or last.client == one.client or last.until > at:
+            return None
+        return Delivered(
+            at=at,
+            broker=one.broker,
+            group=one.group,
+            client=one.client,
+            topic=one.topic,
+            queue=one.queue,
+            until=at,
+            first=first,
+            next=one.offset,
+            count=one.offset - first,
+            stored=last.until if first < state.deliveries.next else at,
+        )
 
     def _waits(self, one: Backlog) -> None:
         points = self.backlog.get((one.broker, one.topic))

@@ -14,13 +14,17 @@ QueueKey = tuple[str, str, int]
 
 
 class QueueState(msgspec.Struct, array_like=True):
-    """A queue of a group. `heard`: the time of the latest record about it."""
+    """A queue of a group. `heard`: the time of the latest record about it.
+
+    `committed`: the group's offset, None before the first commit.
+    """
 
     queue: Queue
     heard: int = 0
     readers: QueueReaders = msgspec.field(default_factory=QueueReaders)
     deliveries: Deliveries = msgspec.field(default_factory=Deliveries)
     reports: QueueReports = msgspec.field(default_factory=QueueReports)
+    committed: int | None = None
 
 
 class MemberMinute(msgspec.Struct, array_like=True):

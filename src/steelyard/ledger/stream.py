@@ -80,6 +80,14 @@ class OutputRow(NamedTuple):
     is_open: bool
 
 
+class LateRecords(NamedTuple):
+    """Records of a broker that came too late: how many, and the times of the first and the last."""
+
+    number: int
+    first_at: int
+    last_at: int
+
+
 class Taken(NamedTuple):
     """What came of some messages."""
 
@@ -90,6 +98,8 @@ class Taken(NamedTuple):
     """States that changed; None: it is not needed any more."""
     late: int
     repeated: int
+    late_of: Mapping[str, LateRecords] = {}
+    """The late ones by the broker that recorded them."""
 
 
 class Stream(msgspec.Struct, array_like=True):
@@ -121,7 +131,7 @@ class Stream(msgspec.Struct, array_like=True):
         self.held = encode(held)
         self.seen = {place: at for place, at in self.seen.items() if at >= self.released_to}
         self.brokers, self.groups = run.cluster.brokers, run.cluster.heard
-        return Taken(run.touched, run.rows, run.states, run.late, run.repeated)
+        return Taken(run.touched, run.rows, run.states, run.late, run.repeated, run.late_of)
 
 
 class _Run:
@@ -134,6 +144,7 @@ class _Run:
         self.rows: list[OutputRow] = []
         self.touched: set[str] = set()
         self.late = 0
+        self.late_of: dict[str, LateRecords] = {}
         self.repeated = 0
 
     def take(self, messages: Iterable[LedgerMessage]) -> list[Record]:
@@ -161,13 +172,21 @@ class _Run:
         ready = waiting[len(late) : bisect_left(waiting, before, key=_at)]
         kept = waiting[len(late) + len(ready) :]
         news = [record for record in late if self._is_news(record)]
-        self.late += len(late) - len(news)
+        self._drop(record for record in late if not self._is_news(record))
         ordered = in_order([*news, *ready])
         found = self.cluster.add(ordered)
         self._show(found, ordered, is_open=False)
         stream.unsettled |= self.cluster.added
         stream.released_to = before
         return kept
+
+    def _drop(self, late: Iterable[Record]) -> None:
+        for record in late:
+            writer = record.writer if isinstance(record, Committed) else ""
+            broker, at = writer or record.broker, record.at
+            number, first, last = self.late_of.get(broker, LateRecords(0, at, at))
+            self.late_of[broker] = LateRecords(number + 1, min(first, at), max(last, at))
+            self.late += 1
 
     def _show(self, found: Iterable[NamedRow], records: Iterable[Record], *, is_open: bool) -> None:
         """Add the rows that came of records, and those that show them."""

@@ -18,10 +18,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from steelyard.web.metrics import METRICS, Metric, MetricKind
-from steelyard.web.series import Sample
+from steelyard.web.series import PAUSE_BOUNDS, Pauses, Sample
 from steelyard.wire.figures import DURATION_BOUNDS, Durations
 
-_BOUNDS = (*map(floatToGoString, DURATION_BOUNDS), "+Inf")
+_BOUNDS = {
+    kind: (*map(floatToGoString, bounds), "+Inf")
+    for kind, bounds in ((Durations, DURATION_BOUNDS), (Pauses, PAUSE_BOUNDS))
+}
 
 
 class _Scrape:
@@ -45,14 +48,15 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
     if metric.kind is MetricKind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for sample in samples:
-            assert isinstance(sample.value, Durations)
-            buckets = [*zip(_BOUNDS, accumulate(sample.value.counts), strict=True)]
+            assert isinstance(sample.value, Durations | Pauses)
+            bounds = _BOUNDS[type(sample.value)]
+            buckets = [*zip(bounds, accumulate(sample.value.counts), strict=True)]
             histogram.add_metric(sample.labels, buckets, sample.value.sum_seconds)
         return histogram
     kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
     family = kind(metric.name, metric.help, labels=metric.labels)
     for sample in samples:
-        assert not isinstance(sample.value, Durations)
+        assert not isinstance(sample.value, Durations | Pauses)
         family.add_metric(sample.labels, sample.value)
     return family
 

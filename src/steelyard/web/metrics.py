@@ -203,7 +203,7 @@ PAUSE = _histogram(
     "rebalance_pause_seconds",
     "group kind",
     "Pause of each queue in a rebalance, while messages waited: `moved` to another member, or"
-    " `stalled` with the same one.",
+    " `stalled` with the same one. Buckets up to 300 s.",
 )
 REDELIVERED = _counter(
     "rebalance_redelivered_messages",
@@ -221,7 +221,9 @@ REPROCESSED_MAX = _counter(
     "The same, at most; equal where members report what they passed on.",
 )
 LEDGER_LATE = _counter(
-    "ledger_late_records", "", "Records of the ledger that came too late to be counted."
+    "ledger_late_records",
+    "",
+    "Records of the ledger that came too late: the figures are incomplete until it is read again.",
 )
 LEDGER_ERRORS = _counter(
     "ledger_read_errors", "", "Failed attempts to read the ledger; each is repeated."

@@ -10,6 +10,10 @@ out to have been the trigger. A counter can wait that long for nothing, and can 
 So a row counts when it has been there for `rebalance_settle_ms`, or is final; what is delivered
 again later is added when it comes. Rebalances that began before `since` were counted by nobody: the
 counters begin with the process, as Prometheus expects.
+
+When the ledger is read again because records came too late, the counters go on: Prometheus takes a
+counter that goes back for one of a new process, and would add all of it once more. What was counted
+is not counted again, and stays as it was counted; what is new or more is added.
 """
 
 from __future__ import annotations
@@ -21,14 +25,16 @@ from steelyard.config import HttpConfig
 from steelyard.ledger.stream import Taken
 from steelyard.ledger.tables import Handoff, Rebalance
 from steelyard.web import metrics
-from steelyard.web.series import Sample
-from steelyard.wire.figures import Durations
+from steelyard.web.series import Pauses, Sample
 
 OTHERS = "(others)"
 """The group of the series that stand for all groups beyond the limit."""
 
 READER_GROUP = "steelyard-metrics"
 """The group that reads the ledger for this, which does not count."""
+
+REMEMBERED_MAX = 100_000
+"""Most rows that are remembered as counted, in case that the ledger is read again."""
 
 Key = tuple[str, ...]
 """A rebalance, or a queue in one."""
@@ -65,9 +71,11 @@ class RebalanceCosts:
         self._groups: set[str] = set()
         self._open: dict[str, dict[Key, _Open]] = {}
         """By group."""
+        self._done: dict[tuple[str, Key], _Open] = {}
+        """Rows that are final and counted; the oldest are forgotten first."""
         self._begun: dict[tuple[str, str], int] = {}
         """By group and trigger."""
-        self._pauses: dict[tuple[str, str], Durations] = {}
+        self._pauses: dict[tuple[str, str], Pauses] = {}
         """By group and what the queue did."""
         self._repeats: dict[str, _Repeats] = {}
         self.late = 0
@@ -75,8 +83,19 @@ class RebalanceCosts:
         self.errors = 0
         """Failed attempts to read the ledger; whoever reads it adds to them."""
 
-    def take(self, taken: Taken, now: int) -> None:
-        """Take the rows that came of some messages of the ledger."""
+    def begin_again(self, since: int) -> None:
+        """Expect the rows of the ledger from `since` on once more, those that were counted too."""
+        self._since = max(self._since, since)
+        for group, rows in self._open.items():
+            self._done |= {(group, key): one for key, one in rows.items() if one.counted}
+        self._open = {}
+
+    def take(self, taken: Taken, now: int, *, settles: bool = True) -> None:
+        """Take the rows that came of some messages of the ledger.
+
+        `settles`: it has been read to its end; before, an open row may be one of long ago that is
+        not the same any more when more has been read.
+        """
         self.late += taken.late
         known = {group: self._open.pop(group, {}) for group in sorted(taken.groups)}
         for group, row, is_open in taken.rows:
@@ -88,13 +107,19 @@ class RebalanceCosts:
             of_group = known.get(group)
             one = None if of_group is None else of_group.get(key)
             if one is None:
-                one = self._open.get(group, {}).pop(key, None) or _Open(row, now)
+                one = self._open.get(group, {}).pop(key, None)
+            if one is None:
+                one = self._done.pop((group, key), None) or _Open(row, now)
             one.row = row
             if is_open:
                 self._open.setdefault(group, {})[key] = one
             else:
                 self._count(one)
-        self.settle(now)
+                self._done[group, key] = one
+        while len(self._done) > REMEMBERED_MAX:
+            del self._done[next(iter(self._done))]
+        if settles:
+            self.settle(now)
 
     def settle(self, now: int) -> None:
         """Count the rows that have been there for long enough."""
@@ -112,7 +137,7 @@ class RebalanceCosts:
         row, group = one.row, self._label(one.row.group)
         if isinstance(row, Handoff):
             if not one.counted:
-                pauses = self._pauses.setdefault((group, row.kind), Durations())
+                pauses = self._pauses.setdefault((group, row.kind), Pauses())
                 pauses.add(row.pause_ms / 1000)
         else:
             if not one.counted:

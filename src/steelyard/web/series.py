@@ -6,6 +6,7 @@ Topics and groups come from clients, so that their number is limited: `queue_ser
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from steelyard.web import metrics
 from steelyard.web.metrics import Metric
 from steelyard.web.reading import BrokerReading, ClusterReading
 from steelyard.wire.figures import (
+    DURATION_BOUNDS,
     BrokerFigures,
     Durations,
     KafkaFigures,
@@ -24,13 +26,31 @@ from steelyard.wire.figures import (
     QueueRow,
 )
 
+PAUSE_BOUNDS = (*DURATION_BOUNDS, 30.0, 60.0, 120.0, 300.0)
+"""Upper bounds of the buckets of `Pauses`, in seconds: a member is dead after 10 s to minutes."""
+
+
+class Pauses:
+    """How often queues paused for how long. `counts`: by bucket; the last has what is longer."""
+
+    __slots__ = ("counts", "sum_seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(PAUSE_BOUNDS) + 1)
+        self.sum_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one pause of zero seconds or more."""
+        self.counts[bisect_left(PAUSE_BOUNDS, seconds)] += 1
+        self.sum_seconds += seconds
+
 
 class Sample(NamedTuple):
     """A series and its value. `labels`: the values of the metric's labels, in their order."""
 
     metric: Metric
     labels: tuple[str, ...]
-    value: float | Durations
+    value: float | Durations | Pauses
 
 
 def samples(reading: ClusterReading, config: HttpConfig) -> Iterator[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from steelyard.groups.flapping import FLAPS_MIN
 from steelyard.ledger.stream import OutputRow, Taken
@@ -88,10 +89,35 @@ def test_a_row_as_it_is_shown() -> None:
     (found,) = kept.rebalances("g", 9, kafka_key({("t", "b", 3): 6}))
     assert (found.pause_ms, found.pause_p50_ms, found.stalled_ms, found.took_ms) == (9, 7, 5, 20)
     assert (found.reprocessed, found.reprocessed_upper, found.spike) == (10, 11, 1.5)
+    assert (found.at, found.noticed_at, found.ended_at) == (1_000, 1_001, 1_021)
+    assert {(one.reprocessed, one.reprocessed_upper) for one in found.handoffs} == {(5, 6)}
     assert [(one.queue, one.from_, one.to, one.pause_ms) for one in found.handoffs] == [
         ("t/6", "a", "b", 9),
         ("t/1", "a", "a", 5),
     ]
+
+
+def test_when_a_rebalance_was_noticed_and_ended_is_not_always_known() -> None:
+    kept = LedgerHistory(0)
+    unseen, unended = replace(rebalance(1_000), detect_ms=None), rebalance(2_000)
+    unended = replace(unended, rebalance_ms=None)
+    kept.take(taken((unseen, False), (unended, False)))
+    found = kept.rebalances("g", 9, remoting_key)
+    assert [(one.noticed_at, one.ended_at) for one in found] == [(2_001, None), (None, 1_020)]
+
+
+def test_what_was_read_again_replaces_what_was_read_before() -> None:
+    """But for rows that began before what was read, which stay, and are final."""
+    kept, fresh = LedgerHistory(0), LedgerHistory(0)
+    kept.take(taken(*((rebalance(at, moved=at), True) for at in (1_000, 2_000, 3_000))))
+    rows = [(rebalance(at, moved=9), True) for at in (1_500, 2_000, 4_000)]
+    fresh.take(taken(*rows, (handoff(4_000, 0, "moved", 9), True)))
+    kept.renew(fresh, 1_900)
+    found = kept.rebalances("g", 9, remoting_key)
+    assert [(one.at, one.moved) for one in found] == [(4_000, 9), (2_000, 9), (1_000, 1_000)]
+    assert len(found[0].handoffs) == 1
+    kept.take(taken((rebalance(5_000), True)))  # open rows are replaced
+    assert [one.at for one in kept.rebalances("g", 9, remoting_key)] == [5_000, 1_000]
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,13 +178,19 @@ class GroupPicture(ApiAnswer, frozen=True, kw_only=True):
 
 
 class HandoffView(ApiAnswer, frozen=True, kw_only=True):
-    """A queue that moved in a rebalance, or stood still (`from` and `to` are the same then)."""
+    """A queue that moved in a rebalance, or stood still (`from` and `to` are the same then).
+
+    `reprocessed`: messages of it passed to an application again, at least; `reprocessed_upper`: at
+    most. They are equal if the members report what they passed on; others may have processed any
+    number from the one to the other.
+    """
 
     queue: QueueKey
     from_: str | None = msgspec.field(name="from")
     to: str | None
     pause_ms: Duration | None
     reprocessed: int | None
+    reprocessed_upper: int | None
 
 
 class RebalanceView(ApiAnswer, frozen=True, kw_only=True):
@@ -193,12 +199,18 @@ class RebalanceView(ApiAnswer, frozen=True, kw_only=True):
     `moved`: queues that changed hands. `pause_ms`: longest pause of a queue; `pause_p50_ms`: the
     median; `stalled_ms`: the longest of the queues that stayed with their owner. `reprocessed`:
     messages passed to an application again, at least; `reprocessed_upper`: at most. `spike`: peak
-    backlog divided by the usual one. `took_ms`: until every member had its share. `confidence`: how
-    sure an estimate is; null for what was measured.
+    backlog divided by the usual one. `confidence`: how sure an estimate is; null for what was
+    measured.
+
+    `at`: when it began, which is the last sign of life of a member that died; `noticed_at`: when a
+    broker knew of it; `ended_at`: when every member had its share; null if nobody recorded it.
+    `took_ms`: from `noticed_at` to `ended_at`.
     """
 
     id: str
     at: Time
+    noticed_at: Time | None
+    ended_at: Time | None
     trigger: str
     reason: str
     members_before: list[str]
@@ -227,13 +239,15 @@ class RebalancesAnswer(ApiAnswer, frozen=True, kw_only=True):
     """The rebalances of a group, the latest first.
 
     `source`: `ledger` is what Steelyard's brokers recorded; `observed` is what this console has
-    seen since it was started. `note`: what is missing from it, if anything is.
+    seen since it was started. `note`: since when. `incomplete`: which rebalances or figures are
+    missing for now, and why, in words; null if none are.
     """
 
     rebalances: list[RebalanceView]
     flapping: list[FlappingView]
     source: Literal["ledger", "observed"]
     note: str | None
+    incomplete: str | None
 
 
 # -- lag, findings, what if ------------------------------------------------------------------------

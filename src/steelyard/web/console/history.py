@@ -43,6 +43,8 @@ class LedgerHistory:
 
     def __init__(self, since: int) -> None:
         self.since = since
+        self.incomplete: str | None = None
+        """Why rebalances or figures are missing, in words; None if nothing is."""
         self._groups: dict[str, dict[str, _Kept]] = {}
         """By group and rebalance, in the order in which they began."""
         self._flapping = Flapping()
@@ -70,6 +72,23 @@ class LedgerHistory:
                 place = (handoff.topic, handoff.broker, handoff.queue, handoff.kind)
                 found.handoffs[place] = handoff
         return changed
+
+    def renew(self, fresh: LedgerHistory, since: int) -> None:
+        """Take over what another one has of rebalances that began at `since` or later.
+
+        It has read the ledger again. Rows of before stay, and are final.
+        """
+        groups: dict[str, dict[str, _Kept]] = {}
+        for group in (*self._groups.keys() - fresh._groups.keys(), *fresh._groups):
+            old, new = self._groups.get(group, {}), fresh._groups.get(group, {})
+            rows = {name: kept for name, kept in old.items() if kept.row.started_at < since}
+            for kept in rows.values():
+                kept.is_open = False
+            rows |= {name: kept for name, kept in new.items() if kept.row.started_at >= since}
+            if rows:
+                groups[group] = rows
+        self._groups = groups
+        self._flapping = fresh._flapping
 
     def _keep(self, group: str, row: Rebalance, *, is_open: bool) -> None:
         of_group = self._groups.pop(group, {})
@@ -110,10 +129,15 @@ class LedgerHistory:
 def _view(row: Rebalance, handoffs: Iterable[Handoff], key_of: KeyOf) -> RebalanceView:
     """Return a rebalance as it is shown."""
     found = sorted(handoffs, key=lambda one: (-one.pause_ms, one.topic, one.broker, one.queue))
+    noticed_at = None if row.detect_ms is None else row.started_at + row.detect_ms
     stalls = [one.pause_ms for one in found if one.kind == STALLED]
     return RebalanceView(
         id=row.rebalance,
         at=row.started_at,
+        noticed_at=noticed_at,
+        ended_at=None
+        if row.rebalance_ms is None
+        else (noticed_at or row.started_at) + row.rebalance_ms,
         trigger=row.trigger,
         reason=row.reason,
         members_before=list(row.members_before),
@@ -133,6 +157,7 @@ def _view(row: Rebalance, handoffs: Iterable[Handoff], key_of: KeyOf) -> Rebalan
                 to=one.to_client or None,
                 pause_ms=one.pause_ms,
                 reprocessed=one.reprocessed_min,
+                reprocessed_upper=one.reprocessed_max,
             )
             for one in found
         ],

@@ -127,6 +127,8 @@ class Observer:
         return RebalanceView(
             id=f"{picture.name}/{at}",
             at=at,
+            noticed_at=None,
+            ended_at=None if seen.began_at is None else now,
             trigger=trigger,
             reason=reason,
             members_before=sorted(seen.members),
@@ -146,6 +148,7 @@ class Observer:
                     to=owners.get(key),
                     pause_ms=None,
                     reprocessed=None,
+                    reprocessed_upper=None,
                 )
                 for key in moved
             ],

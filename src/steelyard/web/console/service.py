@@ -160,6 +160,7 @@ class Console:
                 flapping=self.observer.flapping(group, now),
                 source="observed",
                 note=_observed_since(self.observer.since),
+                incomplete=None,
             )
         key_of: KeyOf = remoting_key
         if dialect == "kafka":
@@ -169,6 +170,7 @@ class Console:
             flapping=self._ledger.flapping(name, now) if flapping is None else list(flapping),
             source="ledger",
             note=f"Since {_moment(self._ledger.since)}. The setting console_history_ms shows more.",
+            incomplete=self._ledger.incomplete,
         )
 
     async def lag(self, question: questions.LagQuestion) -> answers.LagHistory:

@@ -1,6 +1,6 @@
 // History: what each rebalance of a group cost, and which members flap.
 
-import { html, useEffect } from "../../vendor/preact-htm.js";
+import { html, useEffect, useState } from "../../vendor/preact-htm.js";
 import { path, useResource } from "../../api.js";
 import { Ago, Badge, Duration, Empty, Num, Resource } from "../../components/parts.js";
 import { useLive } from "../../live.js";
@@ -11,9 +11,13 @@ import { setParams, useRoute } from "../../router.js";
 
 const LIMIT = 100;
 const HANDOFFS_MAX = 200;
+// Interval of looks while figures are missing that are expected.
+const INCOMPLETE_MS = 3000;
 
 export function History({ dialect, name, picture }) {
-  const rebalances = useResource(path(["groups", dialect, name, "rebalances"], { limit: LIMIT }));
+  const [everyMs, setEveryMs] = useState(0);
+  const rebalances = useResource(path(["groups", dialect, name, "rebalances"], { limit: LIMIT }), { everyMs });
+  useEffect(() => setEveryMs(rebalances.data?.incomplete ? INCOMPLETE_MS : 0), [rebalances.data?.incomplete]);
   const finished = useLive((state) => state.rebalance);
   useEffect(() => {
     if (finished) rebalances.reload();
@@ -26,6 +30,11 @@ function Found({ answer, names }) {
   const open = params.open ?? "";
   const toggle = (id) => setParams({ open: open === id ? "" : id });
   return html`${answer.note && html`<p class="hint">${answer.note}</p>`}
+    ${answer.incomplete &&
+    html`<div class="banner warn compact">
+      <p class="banner-head"><strong>Not complete</strong></p>
+      <p>${answer.incomplete}</p>
+    </div>`}
     ${answer.flapping.length > 0 &&
     html`<div class="banner warn compact">
       <p class="banner-head"><strong>Flapping members</strong></p>
@@ -34,7 +43,7 @@ function Found({ answer, names }) {
     ${answer.rebalances.length
       ? html`<${Strip} rebalances=${answer.rebalances} open=${open} onOpen=${toggle} />
           <${Rebalances} rebalances=${answer.rebalances} open=${open} names=${names} onOpen=${toggle} />`
-      : html`<${Empty} title="No rebalance yet">${answer.source === "ledger" ? "The brokers have recorded none of this group." : "None since this console was started."}<//>`}`;
+      : html`<${Empty} title=${answer.incomplete ? "No rebalance is known yet" : "No rebalance yet"}>${answer.incomplete ? "What the brokers recorded has not been read." : answer.source === "ledger" ? "The brokers have recorded none of this group." : "None since this console was started."}<//>`}`;
 }
 
 /** A bar for each rebalance: when it was, and its longest pause on a logarithmic scale. */
@@ -70,16 +79,16 @@ function Rebalances({ rebalances, open, names, onOpen }) {
       </caption>
       <thead>
         <tr>
-          <th scope="col">Began</th>
+          <th scope="col" title="Of a member that died: its last sign of life">Began</th>
           <th scope="col">Why</th>
           <th scope="col" class="right narrow">Members</th>
           <th scope="col" class="right" title="Queues that changed hands">Moved</th>
           <th scope="col" class="right" title="Longest time without a delivery while messages waited">Pause</th>
           <th scope="col" class="right middle" title="Median pause of the queues that moved">Median</th>
           <th scope="col" class="right middle" title="Longest pause of the queues that stayed with their owner">Stalled</th>
-          <th scope="col" class="right narrow" title="Messages that an application was handed again">Repeated</th>
+          <th scope="col" class="right narrow" title="Messages that an application was handed again, at least and at most">Repeated</th>
           <th scope="col" class="right middle" title="Peak backlog divided by the usual one">Spike</th>
-          <th scope="col" class="right narrow" title="Until every member had its share">Took</th>
+          <th scope="col" class="right narrow" title="From when it was noticed until every member had its share">Took</th>
         </tr>
       </thead>
       <tbody>
@@ -105,7 +114,7 @@ function Line({ of, open, names, onOpen }) {
       <td class="right middle"><${Duration} ms=${of.stalled_ms} /></td>
       <td class="right narrow"><${Between} low=${of.reprocessed} high=${of.reprocessed_upper} /></td>
       <td class="right middle num">${of.spike === null ? html`<span class="unknown">–</span>` : `× ${of.spike.toFixed(1)}`}</td>
-      <td class="right narrow"><${Duration} ms=${of.took_ms} /></td>
+      <td class="right narrow"><${Duration} ms=${of.took_ms} />${of.noticed_at !== null && of.ended_at !== null && html` <small class="muted">${clock(of.noticed_at)} to ${clock(of.ended_at)}</small>`}</td>
     </tr>
     ${open && html`<tr class="detail"><td colspan="10"><${Handoffs} of=${of} names=${names} /></td></tr>`}`;
 }
@@ -115,11 +124,18 @@ function Between({ low, high }) {
   return html`<span class="num" title="At least and at most">${count(low)} to ${count(high)}</span>`;
 }
 
+/** When it began, was noticed, and ended. */
+function Course({ of }) {
+  const at = (words, time) => time !== null && html`${words} <time title=${moment(time)}>${clock(time)}</time>`;
+  return html`${at("Began", of.at)}${at(", noticed", of.noticed_at)}${at(", every member had its share", of.ended_at)}.`;
+}
+
 function Handoffs({ of, names }) {
   const member = (id) => html`<span class="mono id" title=${id}>${names.get(id) ?? readable(id)}</span>`;
   const joined = of.members_after.filter((id) => !of.members_before.includes(id));
   const left = of.members_before.filter((id) => !of.members_after.includes(id));
   return html`<div class="handoffs">
+    <p><${Course} of=${of} /></p>
     ${joined.length > 0 && html`<p>Joined: ${joined.map((id) => html`${member(id)} `)}</p>`}
     ${left.length > 0 && html`<p>Left: ${left.map((id) => html`${member(id)} `)}</p>`}
     ${of.handoffs.length === 0
@@ -144,7 +160,7 @@ function Handoffs({ of, names }) {
                 <td>${each.from ? member(each.from) : html`<span class="unknown">nobody</span>`}</td>
                 <td>${each.to === each.from ? html`<span class="muted">stayed</span>` : each.to ? member(each.to) : html`<span class="unknown">nobody</span>`}</td>
                 <td class="right"><${Duration} ms=${each.pause_ms} /></td>
-                <td class="right"><${Num} value=${each.reprocessed} /></td>
+                <td class="right"><${Between} low=${each.reprocessed} high=${each.reprocessed_upper} /></td>
               </tr>`,
             )}
           </tbody>
