@@ -154,7 +154,7 @@ def counted(watched: Watched, group: str) -> dict[str, float]:
     triggers = {
         dict(labels)["trigger"]: value
         for (name, labels), value in seen.series.items()
-        if name == "steelyard_rebalances_total" and ("group", group) in labels
+        if name == "steelyard_rebalances_total" and ("group", group) in labels and value
     }
     repeats = {
         "redelivered": "redelivered_messages",

@@ -74,7 +74,8 @@ def taken(*rows: Rebalance | Handoff, is_open: bool = True) -> Taken:
 
 
 def counters(costs: RebalanceCosts, metric: Metric) -> dict[tuple[str, ...], object]:
-    return {one.labels: one.value for one in costs.samples() if one.metric is metric}
+    """Those that have counted something."""
+    return {one.labels: one.value for one in costs.samples() if one.metric is metric and one.value}
 
 
 def test_an_open_row_counts_once_it_has_settled() -> None:
@@ -93,6 +94,17 @@ def test_an_open_row_counts_once_it_has_settled() -> None:
     pauses = counters(costs, metrics.PAUSE)["g", "moved"]
     assert isinstance(pauses, Pauses)
     assert (sum(pauses.counts), pauses.sum_seconds) == (1, 0.04)
+
+
+def test_counters_of_a_known_group_begin_with_0() -> None:
+    """Prometheus would not see the first death otherwise."""
+    costs = RebalanceCosts(0, CONFIG)
+    costs.take(taken(rebalance(), is_open=False), 0)
+    samples = {one.labels: one.value for one in costs.samples() if one.metric is metrics.REBALANCES}
+    assert samples["g", "joined"] == 1
+    assert samples["g", "left (expired)"] == samples["g", "left (closed)"] == 0
+    kinds = {one.labels for one in costs.samples() if one.metric is metrics.PAUSE}
+    assert kinds == {("g", "moved"), ("g", "stalled")}
 
 
 def test_a_row_that_goes_before_it_has_settled_does_not_count() -> None:
@@ -119,7 +131,7 @@ def test_repeats_that_come_later_are_added_and_never_taken_back() -> None:
         found = counters(costs, metrics.REDELIVERED).get(("g",))
         assert found == {0: None, 1_000: 5, 2_000: 5, 3_000: 9}[now]
     assert counters(costs, metrics.REPROCESSED_MAX) == {("g",): 9}
-    assert counters(costs, metrics.REPROCESSED_MIN) == {("g",): 0}
+    assert counters(costs, metrics.REPROCESSED_MIN) == {}
 
 
 def test_rebalances_before_the_process_do_not_count() -> None:

@@ -77,7 +77,10 @@ class Deployment:
     0 picks a free one for each; without it there are none.
     """
     http_port: int | None = None
-    """Port of the HTTP server with metrics and health; 0 picks a free one, None: there is none."""
+    """Port of the HTTP server with metrics and health; 0 picks a free one.
+
+    Without it there is none.
+    """
     http_host: str = ""
     """Address that the HTTP server listens on; default: that of `host`."""
     advertise: str = ""

@@ -61,6 +61,14 @@ class _Open:
         """Those that are in the counters."""
 
 
+USUAL_TRIGGERS = ("joined", "left (unregistered)", "left (closed)", "left (expired)")
+"""Counters that a group has from its first rebalance on, most of them 0.
+
+A counter that appeared with its first value would hide it: Prometheus computes increases between
+samples.
+"""
+
+
 class RebalanceCosts:
     """The counters; see the module docstring. Times are in ms since the epoch."""
 
@@ -156,6 +164,10 @@ class RebalanceCosts:
             if len(self._groups) >= self._groups_max:
                 return OTHERS
             self._groups.add(group)
+            self._begun |= {(group, trigger): 0 for trigger in USUAL_TRIGGERS}
+            for kind in ("moved", "stalled"):
+                self._pauses[group, kind] = Pauses()
+            self._repeats[group] = _Repeats()
         return group
 
     def samples(self) -> Iterator[Sample]:

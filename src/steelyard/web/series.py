@@ -202,7 +202,7 @@ def _groups(reading: ClusterReading) -> Iterator[tuple[Sample, ...]]:
 def _offset(row: OffsetRow, group: tuple[str, str], now: int) -> tuple[Sample, ...]:
     labels = (*group, row.topic, str(row.queue_id))
     return (
-        Sample(metrics.OFFSET, labels, row.offset),
+        Sample(metrics.OFFSET, labels, max(row.offset, 0)),
         Sample(metrics.LAG, labels, row.lag),
         Sample(metrics.LAG_SECONDS, labels, _age(row.waiting_since, now)),
     )

@@ -85,6 +85,7 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class OffsetRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a RocketMQ group has come in a queue.
 
+    `offset`: -1 if it has committed none; its lag counts from the queue's first message then.
     `waiting_since`: when the first message that it has not committed was stored; 0 if none waits.
     """
 

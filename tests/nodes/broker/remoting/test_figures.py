@@ -70,6 +70,20 @@ def test_queues_groups_and_counters(rig: Rig) -> None:
     assert asked(rig, link).groups[0].offsets == (OffsetRow(TOPIC, 0, 5, 0, 0),)
 
 
+def test_a_member_that_never_commits_is_behind(rig: Rig) -> None:
+    """It hangs in its first message, say. Broadcasts commit nothing at brokers."""
+    link = rig.connect()
+    rig.ask(link, CREATE, HEADER)
+    rig.send(link)
+    rig.send(link)
+    rig.beat(link, "c", TOPIC)
+    (group,) = asked(rig, link).groups
+    assert (group.group, group.members) == (GROUP, 1)
+    assert group.offsets == (OffsetRow(TOPIC, 0, -1, 2, START),)
+    commit(rig, link, 1)
+    assert [row.offset for row in asked(rig, link).groups[0].offsets] == [1]
+
+
 def test_what_is_refused_and_what_waits(rig: Rig) -> None:
     link = rig.connect()
     rig.ask(link, CREATE, HEADER)

@@ -11,10 +11,11 @@ Both are answered in steps, so that no other client waits for them, and have at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from steelyard.errors import ProtocolError, StorageError
+from steelyard.groups.remoting.registry import BROADCASTING, Member
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
@@ -40,8 +41,17 @@ from steelyard.wire.remoting.command import Command
 STEP_ROWS = 500
 """Rows made in one step of some 4 ms."""
 
+NOT_COMMITTED = -1
+"""In place of the offset of a queue that a group has committed nothing of."""
+
 OTHERS = "OTHERS"
 """The name of requests that brokers send each other, and of unknown ones, among those counted."""
+
+
+def commits(member: Member) -> bool:
+    """Return whether a member's progress is what its broker knows of it."""
+    data = member.data
+    return data.message_model != BROADCASTING and data.consume_type == "CONSUME_PASSIVELY"
 
 
 class FigureHandlers:
@@ -106,14 +116,16 @@ class FigureHandlers:
         return rows
 
     def _groups(self) -> Steps[tuple[list[GroupFigures], int]]:
-        """Return the groups that have committed something, and how many rows were left out."""
+        """Return the groups with members or committed offsets, and how many rows were left out."""
         rows: list[GroupFigures] = []
         room, left_out = ROWS_MAX, 0
-        for group in self._committed.groups():
+        for group in sorted({*self._committed.groups(), *self._registry.groups()}):
             if room <= 0:
                 left_out += 1
                 continue
-            places = sorted(self._committed.of_group(group).items())
+            committed = self._committed.of_group(group)
+            unread = dict.fromkeys(self._subscribed(group), NOT_COMMITTED)
+            places = sorted({**unread, **committed}.items())
             left_out += max(0, len(places) - room)
             offsets: list[OffsetRow] = []
             for (topic, queue_id), offset in places[:room]:
@@ -128,9 +140,17 @@ class FigureHandlers:
                 yield
         return rows, left_out
 
+    def _subscribed(self, group: str) -> Iterator[tuple[str, int]]:
+        """Yield the queues that a group of push consumers reads and commits: broadcasts are not."""
+        if any(commits(member) for member in self._registry.memberships(group)):
+            for topic in self._registry.subscriptions(group):
+                for log in self._store.logs(topic):
+                    yield topic, log.queue_id
+
     def _offset(self, log: Log, offset: int) -> OffsetRow:
+        """Return a row; a queue without a committed offset counts from its first message."""
         lag = max(0, self._durability.readable_end(log) - max(offset, log.min_offset))
-        since = _stored_at(log, offset) if lag else 0
+        since = _stored_at(log, max(offset, log.min_offset)) if lag else 0
         return OffsetRow(log.topic, log.queue_id, offset, lag, since)
 
     @serves(SteelyardCode.STORE_TIMES)

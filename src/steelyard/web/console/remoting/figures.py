@@ -31,7 +31,7 @@ class ClusterFigures:
                 self._groups.setdefault(group.group, []).append((figures, group))
 
     def knows(self, name: str) -> bool:
-        """Return whether a group has committed something: figures tell nothing of others."""
+        """Return whether a group has members or has committed something."""
         return name in self._groups
 
     def line(self, name: str, protocol: str | None) -> GroupLine:
@@ -60,7 +60,8 @@ class ClusterFigures:
             for row in group.offsets:
                 queue = MessageQueue(row.topic, figures.name, row.queue_id)
                 age = max(0, figures.now - row.waiting_since) if row.waiting_since else 0
-                reach[queue] = QueueReach(row.offset, self.ends.get(queue), row.lag, age)
+                committed = row.offset if row.offset >= 0 else None
+                reach[queue] = QueueReach(committed, self.ends.get(queue), row.lag, age)
         return reach
 
 
