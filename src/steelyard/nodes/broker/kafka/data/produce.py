@@ -145,6 +145,7 @@ class Produce:
         except StorageError as error:
             self._faults.tell(f"{topic}-{index} was not written: {error}", now, effects)
             code = ErrorCode.KAFKA_STORAGE_ERROR
+            self._refused[code] = self._refused.get(code, 0) + 1
             return PartitionProduceResponse(index, code, -1, error_message=str(error))
 
     def _stored(
