@@ -55,6 +55,7 @@ SAMPLES: Mapping[str, Any] = {
     "broker": "127.0.0.1:1",
     "broker_name": "broker-a",
     "client_id": "c",
+    "client_ids": ["c"],
     "cluster": "c",
     "code": 1,
     "concurrency": 1,

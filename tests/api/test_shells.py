@@ -151,9 +151,15 @@ OTHERS: Mapping[str, tuple[object, object]] = {
     "address_translation": (("a:1=b:1",), ("a:1=c:1",)),
     "nameservers": (("other:9876",), ("third:9876",)),
     "retry_codes": ("4.x", "5.x"),
+    "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256"),
+    "security_protocol": ("SASL_PLAINTEXT", "PLAINTEXT"),
     "strategy": ("EVEN", "AVG"),
     "subscriptions": ((Subscription("T", "*"),), (Subscription("U", "*"),)),
 }
+
+
+OF_LOGINS = ("sasl_password", "sasl_username", "security_protocol")
+"""Settings of a Kafka consumer that need `sasl_mechanism`, or values of them that do."""
 
 
 def others(name: str, value: object) -> tuple[object, object]:
@@ -171,6 +177,7 @@ def needed(client: str, name: str) -> dict[str, object]:
         return {
             **({"bootstrap_servers": ("a:1",)} if name != "bootstrap_servers" else {}),
             **({"group_protocol": "consumer"} if name == "group_remote_assignor" else {}),
+            **({"sasl_mechanism": "PLAIN"} if name in OF_LOGINS else {}),
         }
     return {
         **({"group": "g"} if name != "group" else {}),

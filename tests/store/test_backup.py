@@ -85,7 +85,8 @@ def test_copies_under_load(tmp_path: Path) -> None:
             offsets = [int(store.table("offsets").get(str(queue)) or 0) for queue in range(QUEUES)]
             for log, offset in zip(logs, offsets, strict=True):
                 acknowledged_before, committed_before = before[2 * log.queue_id :][:2]
-                assert log.min_offset < acknowledged_before <= log.max_offset
+                # Retention may have deleted what was acknowledged before, but nothing behind it.
+                assert acknowledged_before <= log.max_offset
                 assert committed_before <= offset <= log.max_offset
             ahead, behind = (
                 int(store.table(name).get("count") or 0) for name in ("ahead", "behind")
