@@ -158,8 +158,8 @@ OTHERS: Mapping[str, tuple[object, object]] = {
 }
 
 
-OF_LOGINS = ("sasl_password", "sasl_username", "security_protocol")
-"""Settings of a Kafka consumer that need `sasl_mechanism`, or values of them that do."""
+LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
+"""Settings of a Kafka consumer that need each other."""
 
 
 def others(name: str, value: object) -> tuple[object, object]:
@@ -177,7 +177,11 @@ def needed(client: str, name: str) -> dict[str, object]:
         return {
             **({"bootstrap_servers": ("a:1",)} if name != "bootstrap_servers" else {}),
             **({"group_protocol": "consumer"} if name == "group_remote_assignor" else {}),
-            **({"sasl_mechanism": "PLAIN"} if name in OF_LOGINS else {}),
+            **{
+                each: value
+                for each, value in LOGIN.items()
+                if name in (*LOGIN, "security_protocol") and each != name
+            },
         }
     return {
         **({"group": "g"} if name != "group" else {}),
