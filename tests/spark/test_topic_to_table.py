@@ -73,7 +73,10 @@ def test_json_to_parquet(
     assert len(spark.read.parquet(str(out)).inputFiles()) == 1
     assert len(table(spark, out)) == 3
     assert sink(peer, out, "--schema", "json", "--schema-ddl", "id string") == 2
-    assert "schema is not that of the checkpoint" in capsys.readouterr().err
+    assert "begun with another one, which sink.json has; leave it out" in capsys.readouterr().err
+    assert sink(peer, out, "--schema", "raw") == 2
+    assert "--schema is 'raw', but this table was begun with 'json'" in capsys.readouterr().err
+    assert sink(peer, out) == 0, "later starts need no schema"
     assert sink(peer, out, "--checkpoint", str(tmp_path / "other")) == 2
     assert "has data, but its checkpoint" in capsys.readouterr().err
 

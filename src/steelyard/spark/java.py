@@ -43,6 +43,9 @@ JAVA_OPTIONS = (
     # G1 of Java 25.0.0 to 25.0.2 corrupts data (SPARK-55852).
     "-XX:+UseSerialGC",
     "-Djdk.lang.Process.launchMechanism=VFORK",
+    # Spark looks for Py4J's errors with a regular expression that recurses for each character of a
+    # message (StreamExecution, PROXY_ERROR): a long one overflows the usual 1 MiB of a thread.
+    "-Xss16m",
 )
 
 OPENED = (

@@ -57,8 +57,8 @@ def add_sink(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
     parser.add_argument(
         "--schema",
         choices=("raw", "json", "avro"),
-        default="raw",
-        help="what bodies are: raw keeps the columns of the source; default: %(default)s",
+        help="what bodies are: raw keeps the columns of the source; default: raw, or that of the"
+        " checkpoint",
     )
     schema = parser.add_mutually_exclusive_group()
     schema.add_argument(
@@ -179,9 +179,10 @@ def run_sink(options: argparse.Namespace, session: MakeSession) -> int:
     """Run the query until it ends or is interrupted; return the exit code."""
     source = _source(options)
     _check_topic(source)
-    schema = _schema_given(options)
     checkpoint = _checkpoint(options)
     kept = read_kept(checkpoint)
+    options.schema = options.schema or ("raw" if kept is None else kept.kind)
+    schema = _schema_given(options)
     stored = f"{'' if options.schema == 'raw' else options.prefix}storeTimestamp"
     log = open_log(options.to, options.out, options.partition_by, stored)
     given = Kept(

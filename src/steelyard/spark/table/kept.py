@@ -17,6 +17,19 @@ from steelyard.spark.table.payloads import Kind
 
 NAME = "sink.json"
 
+SHORT = 60
+"""Characters of a setting in an error."""
+
+_OPTIONS = {
+    "topic": "--topic",
+    "out": "--out",
+    "kind": "--schema",
+    "schema": "the schema given",
+    "prefix": "--prefix",
+    "partition_by": "--partition-by",
+}
+"""The settings that stay, and what the user calls them."""
+
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What stays the same from start to start. `query`: the name of the query in tables' logs."""
@@ -45,16 +58,23 @@ def read_kept(checkpoint: Path) -> Kept | None:
 
 def agreed(kept: Kept, given: Kept) -> Kept:
     """Return what was kept. Raises ConfigError if something else is given; no schema is fine."""
-    for name in ("topic", "out", "kind", "schema", "prefix", "partition_by"):
+    for name, option in _OPTIONS.items():
         now, before = getattr(given, name), getattr(kept, name)
         if name == "schema" and not now:
             continue
         if [*now] != [*before]:
-            was = "another one" if name == "schema" else repr(before)
+            begun = f"this table was begun with {before!r}"
+            if name == "schema":
+                begun = f"this table was begun with another one, which {NAME} has; leave it out"
             raise ConfigError(
-                f"{name} is not that of the checkpoint, {was}; choose another table and checkpoint"
+                f"{option} is {_short(now)}, but {begun}; or choose another --out and --checkpoint"
             )
     return kept
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHORT else f"{text[:SHORT]}..."
 
 
 def keep(checkpoint: Path, settings: Kept) -> Kept:
