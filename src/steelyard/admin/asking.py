@@ -70,6 +70,10 @@ def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[;HOST:PORT]",
         help="nameservers; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
     )
+    add_tls_option(parser)
+
+
+def add_tls_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls",
         action="store_true",
@@ -156,6 +160,16 @@ def credentials() -> dict[str, str]:
         "secret_key": secret_key,
         "security_token": security_token,
     }
+
+
+def kafka_brokers(given: str) -> list[str]:
+    """Return the addresses in a value of `--kafka`. Raises ConfigError."""
+    from steelyard.client.settings import check_address
+
+    addresses = [check_address(each.strip()) for each in given.split(",") if each.strip()]
+    if not addresses:
+        raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
+    return addresses
 
 
 def kafka_login() -> Login | None:

@@ -263,14 +263,12 @@ async def _kafka_brokers(options: argparse.Namespace) -> list[str]:
     """Return the addresses of --kafka. Raises ConfigError, or ConnectError for another server."""
     if options.kafka is None:
         return []
+    from steelyard.admin.asking import kafka_brokers
     from steelyard.admin.ports import listening, wrong_port
-    from steelyard.client.settings import check_address
     from steelyard.errors import ConnectError
     from steelyard.wire.strangers import ServerKind
 
-    kafka = [check_address(each.strip()) for each in options.kafka.split(",") if each.strip()]
-    if not kafka:
-        raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
+    kafka = kafka_brokers(options.kafka)
     for address in () if options.tls else kafka:
         found = await listening(address)
         if found not in (None, ServerKind.KAFKA):

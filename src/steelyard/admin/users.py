@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 
 from steelyard.admin import exits
 from steelyard.admin.answers import CommandOutcome, document_text
-from steelyard.admin.asking import KAFKA_VARIABLES, kafka_login
+from steelyard.admin.asking import (
+    KAFKA_VARIABLES,
+    add_tls_option,
+    kafka_brokers,
+    kafka_login,
+)
 from steelyard.errors import ConfigError, KafkaError
 from steelyard.printable import printable_lines
 
@@ -79,24 +84,17 @@ def _add(
         metavar="HOST:PORT[,HOST:PORT]",
         help="Kafka ports of brokers; default: %(default)s",
     )
-    parser.add_argument(
-        "--tls",
-        action="store_true",
-        help="encrypt connections; trusts the system's certificates, or those in the file"
-        " SSL_CERT_FILE",
-    )
+    add_tls_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(run=lambda options: asyncio.run(_run(command, options)))
     return parser
 
 
 async def _run(command: Command, options: argparse.Namespace) -> int:
-    from steelyard.client.settings import check_address, tls_context
+    from steelyard.client.settings import tls_context
     from steelyard.driver.awaited_links import KafkaRequester
 
-    addresses = [check_address(each.strip()) for each in options.kafka.split(",") if each.strip()]
-    if not addresses:
-        raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
+    addresses = kafka_brokers(options.kafka)
     requester = KafkaRequester(
         "steelyard-admin",
         timeout_ms=TIMEOUT_MS,

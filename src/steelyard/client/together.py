@@ -13,9 +13,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def at_once(ask: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
-    """Ask about each thing, a limited number at a time; return the answers in their order."""
-    room = asyncio.Semaphore(AT_ONCE)
+async def at_once(
+    ask: Callable[[T], Awaitable[R]], things: Iterable[T], limit: int = AT_ONCE
+) -> list[R]:
+    """Ask about each thing, at most `limit` at a time; return the answers in their order."""
+    room = asyncio.Semaphore(limit)
 
     async def one(thing: T) -> R:
         async with room:

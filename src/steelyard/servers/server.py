@@ -18,10 +18,10 @@ from steelyard.driver.listening import advertised, bind, bind_pair, check_addres
 from steelyard.driver.logs import logger
 from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
 from steelyard.nodes.seam import KAFKA, Call
-from steelyard.servers.users import read_users
 from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
+    from steelyard.nodes.broker.users import User
     from steelyard.store.recovery import Recovery
     from steelyard.store.store import Store
 
@@ -127,7 +127,11 @@ async def serve_broker(
     for told, name in ((advertise, "address"), (kafka_advertise, "kafka.address")):
         if told:
             check_address(told, name)
-    users = read_users(config.users_file) if config.users_file else ()
+    users: tuple[User, ...] = ()
+    if config.users_file:
+        from steelyard.servers.users import read_users
+
+        users = read_users(config.users_file)
     disk = LiveDisk(data)
     listeners: list[socket.socket] = []
     try:

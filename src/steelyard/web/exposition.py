@@ -18,13 +18,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
 from steelyard.web.metrics import METRICS, Metric, MetricKind
-from steelyard.web.series import PAUSE_BOUNDS, Pauses, Sample
-from steelyard.wire.figures import DURATION_BOUNDS, Durations
+from steelyard.web.series import Pauses, Sample
+from steelyard.wire.figures import Durations
 
-_BOUNDS = {
-    kind: (*map(floatToGoString, bounds), "+Inf")
-    for kind, bounds in ((Durations, DURATION_BOUNDS), (Pauses, PAUSE_BOUNDS))
-}
+_BOUNDS = {kind: (*map(floatToGoString, kind.bounds), "+Inf") for kind in (Durations, Pauses)}
 
 
 class _Scrape:
@@ -48,7 +45,7 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
     if metric.kind is MetricKind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for sample in samples:
-            assert isinstance(sample.value, Durations | Pauses)
+            assert isinstance(sample.value, Durations)
             bounds = _BOUNDS[type(sample.value)]
             buckets = [*zip(bounds, accumulate(sample.value.counts), strict=True)]
             histogram.add_metric(sample.labels, buckets, sample.value.sum_seconds)
@@ -56,7 +53,7 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
     kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
     family = kind(metric.name, metric.help, labels=metric.labels)
     for sample in samples:
-        assert not isinstance(sample.value, Durations | Pauses)
+        assert not isinstance(sample.value, Durations)
         family.add_metric(sample.labels, sample.value)
     return family
 

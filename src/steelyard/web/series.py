@@ -6,9 +6,10 @@ Topics and groups come from clients, so that their number is limited: `queue_ser
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+import msgspec
 
 from steelyard.config import HttpConfig
 from steelyard.types import MessageQueue
@@ -30,19 +31,11 @@ PAUSE_BOUNDS = (*DURATION_BOUNDS, 30.0, 60.0, 120.0, 300.0)
 """Upper bounds of the buckets of `Pauses`, in seconds: a member is dead after 10 s to minutes."""
 
 
-class Pauses:
-    """How often queues paused for how long. `counts`: by bucket; the last has what is longer."""
+class Pauses(Durations):
+    """How often queues paused for how long."""
 
-    __slots__ = ("counts", "sum_seconds")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(PAUSE_BOUNDS) + 1)
-        self.sum_seconds = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one pause of zero seconds or more."""
-        self.counts[bisect_left(PAUSE_BOUNDS, seconds)] += 1
-        self.sum_seconds += seconds
+    bounds: ClassVar[tuple[float, ...]] = PAUSE_BOUNDS
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(PAUSE_BOUNDS) + 1))
 
 
 class Sample(NamedTuple):
@@ -50,7 +43,7 @@ class Sample(NamedTuple):
 
     metric: Metric
     labels: tuple[str, ...]
-    value: float | Durations | Pauses
+    value: float | Durations
 
 
 def samples(reading: ClusterReading, config: HttpConfig) -> Iterator[Sample]:

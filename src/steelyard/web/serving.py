@@ -53,9 +53,8 @@ class HttpServer:
 
     `kafka`: brokers of a cluster that is reached by Kafka's protocol instead of nameservers, with
     `tls` or without. `access`: how the nameservers' brokers are asked; default: unsigned. `login`:
-    at Kafka listeners. Port 0
-    picks a free one. Raises ConfigError if it cannot listen, or a setting is wrong. The cluster may
-    be down, and come later.
+    at Kafka listeners. Port 0 picks a free one. Raises ConfigError if it cannot listen, or a
+    setting is wrong. The cluster may be down, and come later.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ readers of neighbouring versions understand each other.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -34,15 +34,17 @@ TIMES_MAX = 50_000
 
 
 class Durations(msgspec.Struct):
-    """How often something took how long. `counts`: by bucket of `DURATION_BOUNDS`."""
+    """How often something took how long. `counts`: by bucket; the last has what is longer."""
 
+    bounds: ClassVar[tuple[float, ...]] = DURATION_BOUNDS
+    """Upper bounds of the buckets, in seconds."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_BOUNDS) + 1))
     sum_seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
         """Count one duration; less than nothing counts as nothing."""
         seconds = max(0.0, seconds)
-        self.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
+        self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_seconds += seconds
 
 

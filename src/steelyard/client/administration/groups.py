@@ -5,12 +5,12 @@ Source: DefaultMQAdminExtImpl.java, which defines the receiver of each request.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
+from steelyard.client.together import at_once
 from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.groups.overview import GroupProgress, group_progress
@@ -154,18 +154,16 @@ class Groups(KafkaGroups):
         Raises RouteError if no broker knows the group.
         """
         ids = tuple(client_ids)
-        at_once = asyncio.Semaphore(MEMBERS_AT_ONCE)
 
         async def ask(client_id: str) -> ConsumerRunningInfo | None:
-            async with at_once:
-                try:
-                    return await self.running_info(group, client_id, threads=threads)
-                except RouteError:
-                    raise
-                except SteelyardError:
-                    return None
+            try:
+                return await self.running_info(group, client_id, threads=threads)
+            except RouteError:
+                raise
+            except SteelyardError:
+                return None
 
-        return dict(zip(ids, await asyncio.gather(*map(ask, ids)), strict=True))
+        return dict(zip(ids, await at_once(ask, ids, MEMBERS_AT_ONCE), strict=True))
 
     async def member_offsets(
         self, group: str, topic: str, client_id: str = ""

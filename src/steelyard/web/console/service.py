@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from steelyard.client.together import at_once
 from steelyard.driver.logs import logger
 from steelyard.errors import RouteError, SteelyardError
 from steelyard.groups.doctor import Ailment
@@ -20,7 +21,6 @@ from steelyard.web.console.fresh import Fresh, FreshByKey
 from steelyard.web.console.history import KeyOf, LedgerHistory, kafka_key, remoting_key
 from steelyard.web.console.lag import LagRings
 from steelyard.web.console.observed import Observer
-from steelyard.web.console.together import at_once
 from steelyard.web.console.what_if import what_if
 from steelyard.web.console.writers import Writers
 

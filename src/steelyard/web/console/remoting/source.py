@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.aio.admin import Admin
 from steelyard.client.aio.pull import PullConsumer
+from steelyard.client.together import at_once
 from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.doctor import Diagnosis
 from steelyard.groups.overview import group_progress
@@ -39,7 +40,6 @@ from steelyard.web.console.remoting.picture import (
     picture,
     protocol_of,
 )
-from steelyard.web.console.together import at_once
 from steelyard.web.reading import ClusterReader
 from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
 from steelyard.wire.remoting.codes import ResponseCode
