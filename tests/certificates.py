@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+_IDENTIFIERS = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+"""Without these, and the authority's key usage, Python 3.13 trusts nobody (VERIFY_X509_STRICT)."""
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
@@ -32,14 +34,15 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
         self._key = folder / f"{name}.key"
         files = ("-keyout", self._key, "-out", self.certificate)
-        _openssl("req", "-x509", *_NEW_KEY, "-days", "2", "-subj", f"/CN={name}", *files)
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        _openssl("req", "-x509", *_NEW_KEY, "-days", "2", "-subj", f"/CN={name}", *usage, *files)
 
     def sign(self, name: str, subject: str, host: str = "IP:127.0.0.1,DNS:localhost") -> Pair:
         """Make a key and its certificate. `subject`: as `openssl req -subj` takes it."""
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request = self._folder / f"{name}.csr"
         extension = self._folder / f"{name}.ext"
-        extension.write_text(f"subjectAltName={host}\n")
+        extension.write_text(f"subjectAltName={host}\n{_IDENTIFIERS}")
         _openssl(
             *("req", "-new", "-utf8", *_NEW_KEY, "-subj", subject),
             *("-keyout", pair.key, "-out", request),

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from tests import examples
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("steady")
+examples.load_profile()  # `--hypothesis-profile` may name another one
 
 # A shell starts what it puts into the background with SIGINT ignored, and the processes of the tests would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,8 +40,13 @@ PROOFS = (
     "tests/crash/",
     "tests/damage/",
     "tests/determinism/",
+    "tests/embedded/test_plugin.py",
+    "tests/embedded/test_start_page.py",
+    "tests/embedded/test_testing_guide.py",
     "tests/fuzz/",
     "tests/nodes/broker/remoting/test_transaction_kills.py",
+    "tests/repository/test_reference.py",
+    "tests/servers/test_exhaustion.py",
     "tests/sim/test_compare.py",
     "tests/sim/test_defects.py",
     "tests/sim/test_faults.py",

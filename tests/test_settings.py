@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
@@ -58,6 +58,13 @@ def least(setting: Setting) -> float:
     return metas[0].ge if metas and metas[0].ge is not None else 0
 
 
+def choices(hint: Any) -> list[str]:
+    """The texts of a Literal, also within another type."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [each for inner in get_args(hint) for each in choices(inner)]
+
+
 def right(setting: Setting) -> st.SearchStrategy[object]:
     """Values that the setting may have."""
     default = setting.default
@@ -67,12 +74,10 @@ def right(setting: Setting) -> st.SearchStrategy[object]:
         return st.floats(0.001, 1)
     if isinstance(default, int) or default is None:
         return st.integers(int(least(setting)), setting.highest)
-    if isinstance(default, tuple):
-        return st.lists(words).map(tuple)
     if isinstance(default, Enum):
         return st.sampled_from(type(default))
-    choices = [each for each in get_args(setting.hint) if isinstance(each, str)]
-    return st.sampled_from(choices) if choices else words
+    one = st.sampled_from(choices(setting.hint)) if choices(setting.hint) else words
+    return st.lists(one).map(tuple) if isinstance(default, tuple) else one
 
 
 @st.composite

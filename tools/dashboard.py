@@ -53,6 +53,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     ("steelyard_nameserver_up", "{{nameserver}}"),
                     ("steelyard_broker_up", "{{broker}}"),
                     ("steelyard_kafka_listener_ready", "{{broker}}, Kafka"),
+                    (
+                        "steelyard_kafka_groups_without_coordinator > 0",
+                        "{{broker}}, Kafka groups without a coordinator",
+                    ),
                 ),
             ),
             Panel(

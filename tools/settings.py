@@ -1,4 +1,4 @@
-"""Writes docs/SETTINGS.md and deploy/steelyard.toml from the configurations.
+"""Writes docs/SETTINGS.md, deploy/steelyard.toml and `setting_texts` from the configurations.
 
 ./dev generate          write them
 python tools/settings.py --check    say which of them is stale, and fail
@@ -25,6 +25,7 @@ from steelyard.settings import Setting, settings_of
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "SETTINGS.md"
 TOML = ROOT / "deploy" / "steelyard.toml"
+TEXTS = ROOT / "src/steelyard/nodes/broker/kafka/cluster/setting_texts.py"
 
 HEAD = """\
 # Settings
@@ -53,6 +54,17 @@ TOML_HEAD = """\
 # has its default value. To change one, remove the # before its name.
 """
 
+TEXTS_HEAD = '''\
+# Written by tools/settings.py from config.py: change that one, then `./dev generate`.
+"""What the broker's settings mean, by Kafka's names: the documentation in DescribeConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SETTING_TEXTS: Mapping[str, str] = {
+'''
+
 TOML_SECTIONS = (
     ("up", "What `steelyard up` starts.", deployment.Deployment),
     ("nameserver", "The nameserver.", config.NameserverConfig),
@@ -70,6 +82,14 @@ EXAMPLES = {
 """Values of settings whose default cannot be written."""
 
 TOML_WIDTH = 100
+
+HOLDERS = {
+    "store": "StoreConfig",
+    "kafka": "KafkaConfig",
+    "tls": "TlsConfig",
+    "tls_client": "TlsClientConfig",
+}
+"""Configurations within others, by the name of the field that holds them."""
 
 SECTIONS = (
     ("`[up]`: what `steelyard up` starts", deployment.Deployment, None),
@@ -159,7 +179,7 @@ def rows(cls: type, inherited: type | None, told: dict[str, Meanings]) -> Iterat
     known = settings_of(inherited) if inherited else {}
     for name, each in settings_of(cls).items():
         table, _, field = name.rpartition(".")
-        holder = {"store": "StoreConfig", "kafka": "KafkaConfig"}.get(table, cls.__name__)
+        holder = HOLDERS.get(table, cls.__name__)
         if name in known and known[name].default == each.default:
             continue
         others = ", ".join(f"`{other.name}`" for other in (each.kafka, each.rocketmq) if other)
@@ -190,7 +210,7 @@ def toml() -> str:
             if inner != part:
                 lines += [f"[{table}.{inner}]", ""]
                 part = inner
-            holder = {"store": "StoreConfig", "kafka": "KafkaConfig"}.get(inner, cls.__name__)
+            holder = HOLDERS.get(inner, cls.__name__)
             text = told[holder][field].replace("\\|", "|")
             lines += [*comment(text), *comment(notes(table, each))]
             value = EXAMPLES.get(name, each.default)
@@ -216,9 +236,25 @@ def comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, TOML_WIDTH - 2)]
 
 
+def texts() -> str:
+    told = meanings()
+    lines = [
+        f"    {json.dumps(each.kafka.name)}: {json.dumps(plain(told[cls.__name__][each.name]))},\n"
+        for cls in (config.KafkaConfig, config.StoreConfig)
+        for each in settings_of(cls).values()
+        if each.kafka is not None and not each.kafka.text
+    ]
+    return f"{TEXTS_HEAD}{''.join(lines)}}}\n"
+
+
+def plain(text: str) -> str:
+    """Without the marks of Markdown."""
+    return text.replace("\\|", "|").replace("`", "")
+
+
 def main(arguments: list[str]) -> int:
     stale = 0
-    for path, write in ((PAGE, page), (TOML, toml)):
+    for path, write in ((PAGE, page), (TOML, toml), (TEXTS, texts)):
         if arguments != ["--check"]:
             path.write_text(write())
         elif not path.exists() or path.read_text() != write():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from steelyard.printable import printable
+from steelyard.wording import nearest
 
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)", re.DOTALL)
 
@@ -25,16 +26,13 @@ class OneLineParser(argparse.ArgumentParser):
 
 def _nearest(message: str) -> str:
     """Let an error of argparse name the choice that was probably meant, not all that there are."""
-    from difflib import get_close_matches
-
     found = _INVALID_CHOICE.search(message)
     if found is None:
         return message
-    choices = {each.lower(): each for each in re.findall(r"[\w-]+", found[2])}
-    near = get_close_matches(found[1].lower(), choices, n=1)
+    near = nearest(found[1], re.findall(r"[\w-]+", found[2]))
     if not near:
         return message
-    return message[: found.start()] + f"no {found[1]!r}; did you mean {choices[near[0]]}?"
+    return message[: found.start()] + f"no {found[1]!r}; did you mean {near[0]}?"
 
 
 # -- types of arguments; each raises ArgumentTypeError ---------------------------------------------

@@ -44,11 +44,13 @@ from typing import (
 import msgspec
 
 from steelyard.errors import ArgumentError
+from steelyard.wording import nearest
 
 INT_MAX = 2**63 - 1
 """Largest integer if an annotation names no other: what fits into 64 bits on the wire."""
 
 SHOWN_MAX = 80
+NEAREST_MAX = 3
 """Maximum characters of a value shown in an error."""
 
 SECRETS = frozenset({"secret_key", "security_token"})
@@ -116,9 +118,7 @@ def unknown(what: str, name: str, known: Iterable[str], names: Iterable[str] = (
 
     With all that are known if none is near.
     """
-    from difflib import get_close_matches  # for mistakes only
-
-    near = get_close_matches(name, list(names or known))
+    near = nearest(name, names or known, NEAREST_MAX)
     words = f"did you mean {_one_of(near)}?" if near else f"expected one of: {', '.join(known)}"
     return ArgumentError(f"unknown {what} {_shown(name)}; {words}")
 

@@ -31,6 +31,8 @@ __all__ = [
     "NameserverConfig",
     "ProducerConfig",
     "StoreConfig",
+    "TlsClientConfig",
+    "TlsConfig",
 ]
 
 Ratio = Annotated[float, Meta(gt=0, le=1)]
@@ -38,6 +40,9 @@ FlushMode = Literal["async", "sync"]
 MigrationPolicy = Literal["bidirectional", "upgrade", "downgrade", "disabled"]
 Compression = Literal["zlib", "lz4", "zstd"]
 ClientAuth = Literal["none", "requested", "required"]
+Authorizer = Literal["none", "acl"]
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+TlsClientAuth = Literal["none", "optional", "require"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 LatencyFaults = Literal["off", "4.x", "5.x"]
 
@@ -59,9 +64,61 @@ class Kafka(NamedTuple):
     topic: str = ""
     """The name of the topic setting for which it is the default."""
     text: str = ""
-    """The description for Kafka clients."""
+    """The description for Kafka clients, if the field's own is not true for them."""
     unlimited: int = 0
     """Kafka's value for our 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """TLS at the RocketMQ port of a broker or nameserver: remoting/netty/TlsSystemConfig.java.
+
+    Files are PEM, and reloaded within a second when they change.
+    """
+
+    server_mode: Annotated[TlsMode, RocketMQ("tls.server.mode")] = "permissive"
+    """How clients may connect where there is a certificate.
+
+    permissive: with TLS or without, on the same port; enforcing: with TLS; disabled: without.
+    """
+    server_cert_file: Annotated[str, RocketMQ("tls.server.certPath")] = ""
+    """The port's certificate and its chain; without it there is no TLS."""
+    server_key_file: Annotated[str, RocketMQ("tls.server.keyPath")] = ""
+    """The certificate's key, without a password; empty: it is in the same file."""
+    server_trust_file: Annotated[str, RocketMQ("tls.server.trustCertPath")] = ""
+    """Certificates of those who may sign clients' certificates."""
+    server_need_client_auth: Annotated[TlsClientAuth, RocketMQ("tls.server.need.client.auth")] = (
+        "none"
+    )
+    """Whether clients must show a certificate that `server_trust_file` vouches for."""
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether clients may connect with TLS."""
+        return bool(self.server_cert_file) and self.server_mode != "disabled"
+
+    @property
+    def needs_certificates(self) -> bool:
+        """Return whether nobody connects without a certificate that is trusted."""
+        return self.server_mode == "enforcing" and self.server_need_client_auth == "require"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsClientConfig:
+    """How a server of ours connects to nameservers and brokers: TlsSystemConfig.java.
+
+    Files are PEM. Certificates are always verified, and must name the address that is dialed.
+    """
+
+    trust_file: Annotated[str, RocketMQ("tls.client.trustCertPath")] = ""
+    """Certificates of those who may sign the certificates of nameservers and brokers.
+
+    With it, connections to their RocketMQ ports use TLS.
+    """
+    cert_file: Annotated[str, RocketMQ("tls.client.certPath")] = ""
+    """The certificate to show there, and its chain; empty: none."""
+    key_file: Annotated[str, RocketMQ("tls.client.keyPath")] = ""
+    """The certificate's key, without a password; empty: it is in the same file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +135,16 @@ class NameserverConfig:
     max_connections: int = 0x7FFFFFFF
     """Maximum number of accepted connections, also limited by the open files (name as in Kafka)."""
     max_connections_per_ip: int = 0x7FFFFFFF
-    """The same per IP address."""
+    """Maximum number of connections from one IP address."""
+    acl_file: str = ""
+    """YAML file with accounts, as for brokers; with it, every request must be signed."""
+    tls: TlsConfig = TlsConfig()
+    """TLS at its port."""
+
+    @property
+    def has_logins(self) -> bool:
+        """Return whether every client has to prove who it is."""
+        return bool(self.acl_file) or self.tls.needs_certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +191,14 @@ class StoreConfig:
         Positive, Kafka("log.retention.check.interval.ms"), RocketMQ("cleanResourceInterval")
     ] = 10_000
     """Interval of the search for segments past their retention (Kafka: 5 minutes)."""
+    compaction_interval_ms: Annotated[int, Kafka("log.cleaner.backoff.ms")] = 15_000
+    """Interval of the search for compacted topics with enough to compact; 0: nothing is compacted.
+    """
+    compaction_keys_max: Positive = 500_000
+    """Keys that one compaction keeps in memory, 150 bytes each; with more, it takes several.
+
+    Kafka: log.cleaner.dedupe.buffer.size, 128 MiB for 5 million keys.
+    """
     disk_full_ratio: Ratio = 0.90
     """Fraction of the disk in use above which producers are refused; 1.0: never.
 
@@ -172,9 +246,14 @@ class KafkaConfig:
     """Partitions of topics that are created without a number."""
     auto_create_topics_enable: bool = True
     """Create a topic when a client requests its metadata."""
-    message_max_bytes: Annotated[
-        Int32, Kafka("message.max.bytes", topic="max.message.bytes", text="Largest record batch.")
-    ] = 1024 * 1024 + 12
+    delayed_records: bool = True
+    """Delay records with a header TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC.
+
+    To find them, compressed batches are unpacked. False: headers have no meaning.
+    """
+    message_max_bytes: Annotated[Int32, Kafka("message.max.bytes", topic="max.message.bytes")] = (
+        1024 * 1024 + 12
+    )
     """Largest record batch."""
     offsets_topic_num_partitions: PositiveInt32 = 50
     """Number of partitions over which groups are distributed."""
@@ -183,7 +262,7 @@ class KafkaConfig:
     offsets_retention_minutes: PositiveInt32 = 10_080
     """Time after which the offsets of a group without members are deleted."""
     offsets_retention_check_interval_ms: Positive = 600_000
-    """Interval of the search for such offsets."""
+    """Interval of the search for expired offsets."""
     group_min_session_timeout_ms: Int32 = 6_000
     """Minimum session time-out of members of classic groups."""
     group_max_session_timeout_ms: Int32 = 1_800_000
@@ -250,7 +329,7 @@ class KafkaConfig:
     max_connections: Int32 = 0x7FFFFFFF
     """Maximum number of connections to the Kafka listener, also limited by the open files."""
     max_connections_per_ip: Int32 = 0x7FFFFFFF
-    """The same per IP address."""
+    """Maximum number of connections from one IP address."""
     ssl_certificate_file: str = ""
     """PEM file with the certificate of the listener and its chain; with it, connections use TLS.
 
@@ -276,6 +355,15 @@ class KafkaConfig:
         int, Meta(ge=0, le=60_000), Kafka("connection.failed.authentication.delay.ms")
     ] = 100
     """Delay of the answer to a failed login; it grows if an address fails again and again."""
+    authorizer: Authorizer = "none"
+    """Who may do what: none: everybody everything; acl: what access rules (ACLs) allow.
+
+    Kafka: authorizer.class.name, empty or its StandardAuthorizer.
+    """
+    super_users: tuple[str, ...] = ()
+    """Principals that may do everything, such as `User:admin`; Kafka: super.users."""
+    allow_everyone_if_no_acl_found: Annotated[bool, Kafka("allow.everyone.if.no.acl.found")] = False
+    """Allow everybody what no rule concerns."""
     sasl_oauthbearer_unsecured: bool = False
     """Accept tokens that nobody has signed, with OAUTHBEARER: only where everybody is trusted."""
 
@@ -330,6 +418,17 @@ class BrokerConfig:
     kafka-storage.sh and our `steelyard admin user` write it. All users are on every broker's disk,
     as salted keys; clients of the Kafka listener log in as them.
     """
+    acl_file: str = ""
+    """YAML file with accounts, as RocketMQ's plain_acl.yml; RocketMQ clients must sign requests.
+
+    It says what each account may do, and from where clients need none (RocketMQ: aclEnable).
+    Reloaded within a second when it changes. All brokers and nameservers need the same.
+    """
+    acl_access_key: str = ""
+    """The accessKey of the account, an administrator's, with which this broker signs its requests.
+
+    They go to nameservers and other brokers (RocketMQ: innerClientAuthenticationCredentials).
+    """
     flush: FlushMode = "async"
     """When a send is acknowledged: async: the kernel has the message.
 
@@ -379,6 +478,8 @@ class BrokerConfig:
     """Number of checks after which a transaction is given up."""
     transactions_max: int = 200_000
     """Maximum open transactions; further ones are refused (RocketMQ has no limit)."""
+    timer_max_delay_sec: Annotated[PositiveInt32, RocketMQ("timerMaxDelaySec")] = 3 * 24 * 3600
+    """How far ahead a message may be delayed to the millisecond; more is refused."""
     store_replies: Annotated[bool, RocketMQ("storeReplyMessageEnable")] = True
     """Also store the replies of request-reply in their topic."""
     batch_messages_max: int = 200_000
@@ -403,11 +504,20 @@ class BrokerConfig:
     RocketMQ has no such setting; name and default are Kafka's.
     """
     max_connections_per_ip: int = 0x7FFFFFFF
-    """The same per IP address."""
+    """Maximum number of connections from one IP address."""
+    tls: TlsConfig = TlsConfig()
+    """TLS at its RocketMQ port."""
+    tls_client: TlsClientConfig = TlsClientConfig()
+    """TLS of its connections to nameservers and to other brokers' RocketMQ ports."""
     store: StoreConfig = StoreConfig()
     """Settings of its log."""
     kafka: KafkaConfig | None = None
     """Settings of the Kafka listener; None for none."""
+
+    @property
+    def has_logins(self) -> bool:
+        """Return whether every client of the RocketMQ port has to prove who it is."""
+        return bool(self.acl_file) or self.tls.needs_certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,6 +570,8 @@ class HttpConfig:
 
     An hour of a busy cluster takes some seconds to read.
     """
+    tls_client: TlsClientConfig = TlsClientConfig()
+    """TLS of its connections to nameservers and to brokers' RocketMQ ports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,6 +645,17 @@ class ProducerConfig(ClientConfig):
 
     5.x also retries SYSTEM_BUSY (2) and GO_AWAY (1500).
     """
+    auto_batch: bool = False
+    """Send messages that are sent at about the same time in batches (autoBatch).
+
+    It pays where many small messages are sent at once; a single send waits for longer.
+    """
+    batch_max_delay_ms: Int32 = 10
+    """Maximum wait of a message for others (batchMaxDelayMs); 0: only for those sent with it."""
+    batch_max_bytes: Annotated[int, Meta(ge=1, le=4 * 1024 * 1024)] = 32 * 1024
+    """Size at which a batch is sent without waiting (batchMaxBytes)."""
+    total_batch_max_bytes: Positive = 32 * 1024 * 1024
+    """Maximum size of all messages that wait; further ones are sent alone (totalBatchMaxBytes)."""
     latency_faults: LatencyFaults = "off"
     """Avoid slow and failed brokers by the table of `4.x` or `5.x`; `off`: do not.
 
@@ -825,6 +948,15 @@ def check(config: object) -> None:
         _check_producer(config)
     if isinstance(config, KafkaConsumerConfig):
         _check_kafka_consumer(config)
+    if isinstance(config, BrokerConfig | NameserverConfig):
+        _check_tls(config.tls)
+    if isinstance(config, BrokerConfig) and bool(config.acl_file) != bool(config.acl_access_key):
+        raise ConfigError(
+            "acl_file and acl_access_key belong together: the file has the accounts, the other one"
+            " says with which of them the broker signs its own requests"
+        )
+    if isinstance(config, BrokerConfig | HttpConfig):
+        _check_tls_client(config.tls_client)
     if isinstance(config, BrokerConfig) and config.kafka is not None:
         _check_kafka_broker(config, config.kafka)
 
@@ -845,12 +977,46 @@ def translation(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _check_tls(tls: TlsConfig) -> None:
+    auth = tls.server_need_client_auth
+    if not tls.server_cert_file:
+        for name in ("server_key_file", "server_trust_file"):
+            if getattr(tls, name):
+                raise ConfigError(f"tls.{name} is given without tls.server_cert_file")
+        if tls.server_mode == "enforcing":
+            raise ConfigError(
+                "tls.server_mode is 'enforcing' without tls.server_cert_file: there is no TLS"
+                " without a certificate"
+            )
+        if auth != "none":
+            raise ConfigError(
+                f"tls.server_need_client_auth is {auth!r} without tls.server_cert_file: only TLS"
+                " connections have certificates"
+            )
+    elif auth != "none" and not tls.server_trust_file:
+        raise ConfigError(
+            f"tls.server_need_client_auth is {auth!r}; give tls.server_trust_file with the"
+            " certificates of those who may sign clients' certificates"
+        )
+
+
+def _check_tls_client(tls: TlsClientConfig) -> None:
+    if tls.key_file and not tls.cert_file:
+        raise ConfigError("tls_client.key_file is given without tls_client.cert_file")
+    if tls.cert_file and not tls.trust_file:
+        raise ConfigError(
+            "tls_client.cert_file is given without tls_client.trust_file, with which connections"
+            " use TLS"
+        )
+
+
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
     if "," in config.name:
         raise ConfigError(
             f"name is {config.name!r}; with a Kafka listener it must not contain a comma"
         )
     _check_encryption(kafka)
+    _check_access(kafka)
     if not kafka.brokers:
         return
     named = ", ".join(kafka.brokers[:100])
@@ -889,6 +1055,17 @@ def _check_encryption(kafka: KafkaConfig) -> None:
             f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r}; give kafka.ssl_client_ca_file"
             " with the certificates of those who may sign clients' certificates"
         )
+
+
+def _check_access(kafka: KafkaConfig) -> None:
+    if kafka.authorizer == "none":
+        for name in ("super_users", "allow_everyone_if_no_acl_found"):
+            if getattr(kafka, name):
+                raise ConfigError(f"kafka.{name} is given without kafka.authorizer = 'acl'")
+    for user in kafka.super_users:
+        kind, _, name = user.partition(":")
+        if not (kind and name):
+            raise ConfigError(f"kafka.super_users has {user!r}; write 'User:' and a name")
 
 
 def _check_producer(config: ProducerConfig) -> None:

@@ -4,6 +4,8 @@ SteelyardError
 ├── ConfigError              a setting or an option is wrong                   (not retriable)
 │   └── ArgumentError        an argument of a call has the wrong type or value
 ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
+│   └── SerializationError   a producer's serializer failed on a body
+├── DeserializationError     a consumer's deserializer failed on a message     (not retriable)
 ├── ClosedError              the producer, consumer or server was closed       (not retriable)
 ├── InternalError            a bug in Steelyard ended the call; see the log  (not retriable)
 ├── RemotingError            a peer was unreachable or did not respond         (retriable)
@@ -26,6 +28,8 @@ SteelyardError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class SteelyardError(Exception):
@@ -52,6 +56,28 @@ class ArgumentError(ConfigError, TypeError):
 
 class MessageError(SteelyardError, ValueError):
     """A message cannot be sent as it is (topic name, size, properties); the text says why."""
+
+
+class SerializationError(MessageError):
+    """A producer's serializer raised an exception, the `__cause__`, or returned no bytes.
+
+    Nothing was sent.
+    """
+
+
+class DeserializationError(SteelyardError, ValueError):
+    """A consumer's deserializer raised an exception, which is the `__cause__`.
+
+    The message is not consumed, and polls fail at it again until the consumer moves past it:
+    `consumer.seek(error.queue, error.offset + 1)`. `queue`: the TopicPartition or MessageQueue;
+    `offset`: of the message in it; `data`: the bytes that the deserializer was given.
+    """
+
+    def __init__(self, text: str, queue: Any, offset: int, data: bytes) -> None:
+        super().__init__(text)
+        self.queue = queue
+        self.offset = offset
+        self.data = data
 
 
 class ClosedError(SteelyardError):

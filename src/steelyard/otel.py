@@ -10,7 +10,7 @@ Every client made afterwards has these spans, by OpenTelemetry's semantic conven
   Kafka consumers see as headers.
 - `process TOPIC` (CONSUMER) around each call of a push consumer's listener. For one message its
   parent is the span of the sender, so that both are in one trace; of a batch it links to all.
-- `poll TOPIC` (CLIENT) for each poll of a LitePullConsumer or KafkaConsumer that returned messages,
+- `poll TOPIC` (CLIENT) for each poll of a pulling consumer or KafkaConsumer that returned messages,
   with links to the spans of the senders. What the application does with a message it may put into
   a span of its own: `with processing(message): ...`.
 

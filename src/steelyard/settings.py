@@ -24,6 +24,7 @@ import msgspec
 
 from steelyard.checks import INT_MAX, Kind, Positive, kind_of, unknown, wrong
 from steelyard.config import Kafka, KafkaConfig, RocketMQ, check
+from steelyard.decoding import prepared
 from steelyard.errors import ArgumentError
 
 C = TypeVar("C")
@@ -71,7 +72,7 @@ class Setting(NamedTuple):
         if is_text and isinstance(self.default, tuple):
             value = [part.strip() for part in re.split("[,;]", str(given))] if given else []
         try:
-            value = msgspec.convert(value, hint, strict=not is_text)
+            value = msgspec.convert(value, prepared(hint), strict=not is_text)
         except (msgspec.ValidationError, UnicodeEncodeError):
             is_wrong_type = not is_text and not kind.fits(given)
             raise wrong(name, given, words, wrong_type=is_wrong_type) from None
@@ -90,6 +91,12 @@ def _config_in(hint: Any) -> Any:
 
 def settings_of(cls: Any) -> Mapping[str, Setting]:
     """Return all settings of a configuration by name, including those of nested ones."""
+    return _settings_of(cls)
+
+
+@cache
+def _settings_of(cls: Any) -> Mapping[str, Setting]:
+    """Do it once for each class, not at each start of a broker."""
     hints = get_type_hints(cls, include_extras=True)
     found: dict[str, Setting] = {}
     for field in fields(cls):

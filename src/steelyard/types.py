@@ -98,9 +98,10 @@ class Message(msgspec.Struct, frozen=True):
     `keys` and `tags` are RocketMQ's properties KEYS and TAGS; `properties` holds the user's own,
     whose names and values must not contain the separators U+0001 and U+0002. `flag` is the
     application's own number. `delay_level`: 0 for none, 1 to 18 for a level of RocketMQ's
-    messageDelayLevel. `wait_store_ok`: a broker with `flush=sync` replies when the message is on
-    disk; False: at once. Messages with the same `sharding_key` go to the same queue, in the order
-    in which they are sent.
+    messageDelayLevel. `delay_ms` delays the message by that time, `deliver_at_ms` until that time,
+    in ms since the epoch; 0 for none. `wait_store_ok`: a broker with `flush=sync` replies when the
+    message is on disk; False: at once. Messages with the same `sharding_key` go to the same queue,
+    in the order in which they are sent.
     Source: common/message/Message.java.
     """
 
@@ -113,6 +114,8 @@ class Message(msgspec.Struct, frozen=True):
     delay_level: int = 0
     wait_store_ok: bool = True
     sharding_key: str = ""
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
 
 
 class SendStatus(Enum):
@@ -133,7 +136,8 @@ class SendResult(msgspec.Struct, frozen=True):
     """The result of an accepted send, for a batch that of its first message.
 
     `status` tells how safe it is. `message_id` is the client's UNIQ_KEY, `offset_message_id` the
-    broker's id (comma-joined for a batch), `queue_offset` the offset in `queue`.
+    broker's id (comma-joined for a batch), `queue_offset` the offset in `queue`. With
+    `recall_handle` a producer can take back a message with `delay_ms` or `deliver_at_ms`.
     """
 
     status: SendStatus
@@ -141,6 +145,7 @@ class SendResult(msgspec.Struct, frozen=True):
     offset_message_id: str
     queue: MessageQueue
     queue_offset: int
+    recall_handle: str | None = None
 
 
 class ConsumeStatus(Enum):

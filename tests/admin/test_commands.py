@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -131,13 +132,22 @@ def test_a_nameserver_alone(start: Start) -> None:
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for arguments in (
-            ("nameserver", "--port", port),
-            ("up", "--data", str(tmp_path), "--nameserver-port", port),
-            ("up", "--data", str(tmp_path), "--nameserver-port", "0", "--broker-port", port),
-            ("broker", "--data", str(tmp_path), "--port", port),
+        data = ("--data", str(tmp_path))
+        up = ("up", *data, "--nameserver-port", "0", "--broker-port", "0")
+        for arguments, option in (
+            (("nameserver", "--port", port), ""),
+            (("broker", *data, "--port", port), ""),
+            (("up", *data, "--nameserver-port", port), "--nameserver-port"),
+            (("up", *data, "--nameserver-port", "0", "--broker-port", port), "--broker-port"),
+            ((*up, "--kafka-port", port), "--kafka-port"),
+            ((*up, "--http", port), "--http"),
+            (("http", "--port", port), "--port"),
+            (("console", "--http", port), "--http"),
         ):
-            assert_refused(run(*arguments), f"127.0.0.1:{port}: the port is in use")
+            what = f"127.0.0.1:{port}: the port is in use"
+            if option:
+                what += f"; give another one with {option}\n"
+            assert_refused(run(*arguments), what)
 
 
 def test_a_data_directory_in_use(start: Start, tmp_path: Path) -> None:
@@ -191,6 +201,7 @@ def test_lines_go_in_and_come_out(cluster: str, tmp_path: Path) -> None:
     assert len({(result["broker"], result["queue_id"]) for result in results}) == 1
     more = run("produce", "-n", cluster, "-t", "Lines", text="four\nfünf\n")
     assert more.stdout.startswith("sent 2 messages to Lines in ")
+    assert re.search(r" s, the last to broker-a, queue \d, offset \d+\n$", more.stdout)
     assert run("produce", "-n", cluster, "-t", "Lines", "--body", "six").returncode == 0
     got = run("consume", "-n", cluster, "-t", "Lines", "-g", "l", "--from", "first", "--count", "6")
     assert sorted(got.stdout.splitlines()) == ["four", "fünf", "one", "six", "three", "two"]

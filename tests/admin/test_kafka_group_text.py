@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from steelyard.admin.kafka_groups import report_text
-from steelyard.groups.kafka.report import KafkaFlapping, KafkaGroupReport, KafkaOffset
+from steelyard.groups.kafka.report import (
+    KafkaFlapping,
+    KafkaGroupReport,
+    KafkaOffset,
+    KafkaRebalance,
+)
 from steelyard.types import MessageQueue
 
 NOW = 1_700_000_000_000
@@ -24,6 +31,14 @@ def test_clients_that_flap_are_shown_with_the_time_when_they_may_return() -> Non
     assert first.endswith("; it may return in 1.5 s")
     assert second.startswith("  i-7 (static): 3 times, last ")
     assert "return" not in second
+
+
+def test_a_coordinator_says_since_when_it_knows_rebalances() -> None:
+    report = KafkaGroupReport("g", "classic", "Empty", "broker-a", 1, "", "", (), (), None, ())
+    text = report_text(report, NOW, {})
+    assert "no rebalance since broker-a started or became the coordinator; the ledger" in text
+    begun = msgspec.structs.replace(report, rebalances=(KafkaRebalance(NOW, 1, "joined", "c"),))
+    assert "no rebalance since" not in report_text(begun, NOW, {})
 
 
 def test_group_without_such_clients_says_nothing_of_them() -> None:

@@ -395,7 +395,7 @@ def test_the_doctor_looks_at_kafka_groups(
     code, said = doctor()
     assert (code, said.splitlines()[0]) == (
         1,
-        "1. idler read no partition; there are 2 members for 2 partitions",
+        "1. idler read no partition; the group has 2 members for 2 partitions",
     )
     with Admin(servers.nameservers) as admin:
         assert [one.ailment for one in admin.diagnose("ill")] == [Ailment.MEMBER_IDLE]

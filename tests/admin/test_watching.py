@@ -188,7 +188,7 @@ def test_on_a_terminal_each_reading_takes_the_place_of_the_one_before(ports: Por
     names = [line.split()[:2] for line in once]
     assert cut[2] == ""
     assert cut[3].split()[:2] == names[0]
-    assert cut[4] == f"... {len(once) - 1} more lines: a larger terminal shows them"
+    assert cut[4] == f"... {len(once) - 1} more lines: a larger terminal shows all"
     assert [line.split()[:2] for line in whole[3:]] == names
     assert terminal.written.startswith("\x1b[?1049h")
     assert terminal.written.endswith("\x1b[?1049l")

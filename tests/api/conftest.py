@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_S
 from steelyard.config import BrokerConfig
 from steelyard.driver.loops import Background
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
 from steelyard.types import MessageQueue
 
 
@@ -34,7 +34,7 @@ class Servers:
 
         async def start() -> LocalServer:
             server = await serve_broker(str(self._folder / name), port=port, config=config)
-            await registered(name, server.address, config.nameservers)
+            await server.registered()
             return server
 
         self._brokers[name] = self._background.wait(start(), PATIENCE_S)

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background
-from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
 
 
 class KafkaServers:
@@ -48,7 +48,7 @@ class KafkaServers:
             server = await serve_broker(
                 str(self._folder / name), port=port, config=config, kafka_port=kafka_port
             )
-            await registered(name, server.address, config.nameservers)
+            await server.registered()
             return server
 
         self._brokers[name] = self._background.wait(start(), 60)

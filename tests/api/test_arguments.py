@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api.conftest import Servers
+from tests.examples import examples
 
 import steelyard
 from steelyard import (
@@ -78,6 +79,7 @@ SAMPLES: Mapping[str, Any] = {
     "partitions": [TopicPartition("T", 0)],
     "progress": GroupProgress("g", ()),
     "queue": MessageQueue("T", "broker-a", 0),
+    "recall_handle": "djEgVCBiIDEgaWQ=",
     "queues": [MessageQueue("T", "broker-a", 0)],
     "request": MessageView("b", "T", 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"x", b""),
     "settings": {},
@@ -269,7 +271,7 @@ def test_a_wrong_argument_is_an_error_of_its_caller(
     """Every argument, with wrong values of every type, while a hundred good messages are under way."""
     mine = [each for each in ARGUMENTS if (each.shell, each.client) == (shell, client)]
 
-    @settings(max_examples=50)
+    @settings(max_examples=examples(50))
     @given(FOUR_WRONG)
     def feed(values: list[Any]) -> None:
         sent = running.send_well(shell, 2)
@@ -289,7 +291,7 @@ def test_a_wrong_argument_is_an_error_of_its_caller(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_a_wrong_field_of_a_message(running: Running, shell: str, data: st.DataObject) -> None:
     """A `Message` is made by the caller, without checks; they are where it is sent."""
@@ -306,7 +308,7 @@ def test_a_wrong_field_of_a_message(running: Running, shell: str, data: st.DataO
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("config", CONFIGS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(FOUR_WRONG)
 def test_a_wrong_setting(shell: str, config: str, values: list[Any]) -> None:
     """Every field of every configuration is looked at before anything starts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -312,3 +313,31 @@ def test_without_a_consumer_there_is_no_reply(nameservers: str) -> None:
         until(lambda: len(requests) == 2)
         with pytest.raises(MessageError, match="is not a request"):
             replier.reply(requests[1], b"what?")
+
+
+# -- delays ----------------------------------------------------------------------------------------
+
+
+def test_messages_are_delayed_to_the_millisecond_and_recalled(nameservers: str) -> None:
+    seen: list[MessageView] = []
+    with Producer("p", nameservers) as producer:
+        at_ms = int(time.time() * 1000) + 700
+        kept = producer.send("Delayed", b"at", deliver_at_ms=at_ms)
+        gone = producer.send("Delayed", b"gone", delay_ms=600)
+        assert producer.recall(gone.recall_handle) == gone.message_id
+        plain = producer.send("Delayed", b"plain")
+        with PushConsumer("delayed", nameservers, seen.append, config=FIRST).subscribe("Delayed"):
+            producer.send("Delayed", b"by", delay_ms=300)
+            until(lambda: len(seen) == 3)
+        with pytest.raises(BrokerError, match="timestamp invalid"):
+            producer.recall(kept.recall_handle)
+        with pytest.raises(MessageError, match="recall handle is invalid"):
+            producer.recall(plain.recall_handle)
+        with pytest.raises(BrokerError, match="max delay"):
+            producer.send("Delayed", b"x", delay_ms=4 * 24 * 3600 * 1000)
+    assert Counter(view.body for view in seen) == Counter([b"at", b"by", b"plain"])
+    for view in seen:
+        if view.body != b"plain":
+            due = int(view.properties["TIMER_OUT_MS"])
+            assert due <= view.store_timestamp
+            assert view.body == b"by" or due == at_ms

@@ -17,7 +17,7 @@ from tests.waiting import until_async
 from steelyard import Admin, ClosedError, ConfigError, ConnectError, RouteError
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background, background, run
-from steelyard.servers.server import LocalServer, registered, serve_broker, serve_nameserver
+from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
 
 CLIENTS = ("Producer", "PushConsumer", "LitePullConsumer", "PullConsumer", "KafkaConsumer")
 SHELLS = ("blocking", "aio")
@@ -55,7 +55,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalServ
         )
         folder = str(tmp_path_factory.mktemp("strict"))
         server = await serve_broker(folder, port=0, config=config, kafka_port=0)
-        await registered("broker-a", server.address, config.nameservers)
+        await server.registered()
         return server
 
     broker = loop.wait(serve(), 30)

@@ -13,8 +13,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.peers.kafka.servers import Running
 from tests.waiting import until
 
-from steelyard.incident.analysis import costs
-from steelyard.incident.offsets_topic import OffsetsTopic
+from steelyard.incident.kafka.costs import costs
+from steelyard.incident.kafka.offsets_topic import OffsetsTopic
 from steelyard.spark.incidents.archive import archive
 from steelyard.spark.incidents.sources import read_dump, read_kafka
 

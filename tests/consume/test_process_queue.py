@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from steelyard.consume.flow import Limits, Reason, blocked
 from steelyard.consume.process_queue import ConsumeRequest, ProcessQueue
@@ -177,4 +178,4 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
 
 TestProcessQueue = ProcessQueueMachine.TestCase
-TestProcessQueue.settings = settings(max_examples=60, stateful_step_count=40)
+TestProcessQueue.settings = settings(max_examples=examples(60), stateful_step_count=40)

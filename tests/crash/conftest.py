@@ -211,7 +211,7 @@ class Reader:
         acknowledged = self._notes.acknowledged.get(queue, {})
         offset = start
         seen: set[bytes] = set()
-        for message in self._messages(queue, start):
+        for message in self.messages(queue, start):
             message.verify()
             body = bytes(message.body)
             assert message.queue_offset == offset, f"{queue}: a gap before {message.queue_offset}"
@@ -225,7 +225,8 @@ class Reader:
         assert not lost, f"{queue} ends at {offset}, acknowledged and lost: {sorted(lost)[:9]}"
         return offset
 
-    def _messages(self, queue: Queue, start: int) -> Iterator[MessageView]:
+    def messages(self, queue: Queue, start: int) -> Iterator[MessageView]:
+        """Everything in a queue from an offset on."""
         offset = start
         while True:
             reply = self._ask(queue, offset)

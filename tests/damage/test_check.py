@@ -30,6 +30,12 @@ def checked(disk: MemoryDisk) -> tuple[list[CheckFinding], Summary]:
     return findings, summary
 
 
+def segments(disk: MemoryDisk, topic: str, queue_id: int) -> list[str]:
+    """The paths of a log's segments, the first one first; the number of the log, in the name of its folder, is found."""
+    start = f"logs/{topic}/{queue_id}-"
+    return sorted(path for path in disk.files if path.startswith(start) and path.endswith(".log"))
+
+
 def repaired(disk: MemoryDisk) -> list[salvage.Deed]:
     findings, _ = checked(disk)
     deeds = list(salvage.repair(Files(disk), findings, "1", NOW))
@@ -137,9 +143,10 @@ def test_a_new_log_gets_no_id_that_a_folder_has(whole: MemoryDisk) -> None:
 
 def test_a_second_log_of_a_queue_is_set_aside(whole: MemoryDisk, expected: Plain) -> None:
     disk = whole.copy()
-    names = [path for path in disk.files if path.startswith("logs/events/1-")]
+    folder = segments(disk, "events", 1)[0].rpartition("/")[0]
+    names = [path for path in disk.files if path.startswith(f"{folder}/")]
     for path in names:
-        copy = path.replace("logs/events/1-7", "logs/events/1-90")
+        copy = path.replace(folder, "logs/events/1-90")
         disk.make_folder(copy.rpartition("/")[0])
         disk.open(copy).write(0, bytes(disk.files[path].data))
     (finding,) = [finding for finding in checked(disk)[0] if finding.part == check.FOLDER]
@@ -197,22 +204,18 @@ def test_a_repair_that_is_killed_is_run_again(whole: MemoryDisk, expected: Plain
         assert read_everything(BothRig(half)) == expected
 
 
-@pytest.mark.parametrize(
-    ("log", "offset"), [("orders/0-3", 7), ("mixed/0-8", 12), ("mixed/0-8", 13)]
-)
+@pytest.mark.parametrize(("topic", "offset"), [("orders", 7), ("mixed", 12), ("mixed", 13)])
 def test_a_damaged_entry_is_passed_over_and_nothing_else_is(
-    whole: MemoryDisk, expected: Plain, log: str, offset: int
+    whole: MemoryDisk, expected: Plain, topic: str, offset: int
 ) -> None:
     """By consumers of both dialects, be it a record or a batch; what is lost is named, and a copy of it is kept."""
-    topic = log.partition("/")[0]
     rig = BothRig(whole.copy())
     kept = rig.store.log(topic, 0)
     assert kept is not None
     begin = kept.address_at(offset) & POSITION_MAX
     count = 2 if kept.address_at(offset + 1) & POSITION_MAX == begin else 1
     disk = whole.copy()
-    path = sorted(name for name in disk.files if name.startswith(f"logs/{log}/"))[0]
-    assert path.endswith(".log")
+    path = segments(disk, topic, 0)[0]
     assert begin < disk.files[path].size(), "in the first segment"
     disk.files[path].data[begin + 70] ^= 1
     (finding,) = [each for each in checked(disk)[0] if each.severity == DAMAGE]
@@ -244,8 +247,7 @@ def test_a_damaged_entry_is_passed_over_and_nothing_else_is(
 
 def test_damage_in_messages_that_were_deleted_is_a_note(whole: MemoryDisk) -> None:
     disk = whole.copy()
-    path = next(name for name in disk.files if name.startswith("logs/events/0-6/"))
-    disk.files[path.replace(".rows", ".log")].data[70] ^= 1
+    disk.files[segments(disk, "events", 0)[0]].data[70] ^= 1
     (finding,) = checked(disk)[0]
     assert (finding.severity, finding.offset) == (NOTE, 0)
     assert finding.problem.endswith("; these messages were deleted")

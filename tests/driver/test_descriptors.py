@@ -153,7 +153,8 @@ def test_servers_have_the_bounds_of_their_configuration(tmp_path: Path, name: st
     """Of one connection to each listener: those of the others do not count."""
 
     async def main() -> None:
-        nameserver = await serve_nameserver(port=0, config=NameserverConfig(**{name: 1}))
+        bounded = replace(NameserverConfig(), **{name: 1})  # type: ignore[arg-type]  # a number
+        nameserver = await serve_nameserver(port=0, config=bounded)
         config = BrokerConfig(
             nameservers=(nameserver.address,),
             kafka=replace(KafkaConfig(), **{name: 1}),  # type: ignore[arg-type]  # a number

@@ -27,6 +27,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Handled,
     Hang,
+    Mute,
     Opened,
     Received,
     Refused,
@@ -300,6 +301,54 @@ def test_a_silent_link_is_closed(run_scenario: Run) -> None:
             assert await read_to_end(reader) == b""
         await bench.until(lambda: len(node.events) == 2)
         assert node.events[1] == Closed(1, "idle for too long")
+        writer.close()
+
+    run_scenario(scenario)
+
+
+def test_nothing_is_taken_from_a_muted_link(run_scenario: Run) -> None:
+    """1. It is muted with a reply. 2. What comes then waits, however idle links are. 3. It is taken in the end."""
+    muted_ms = 300
+
+    def answer_and_mute(event: Event, now: int) -> list[Effect]:
+        if not isinstance(event, Received):
+            return []
+        effects: list[Effect] = [Send(event.link, event.message)]
+        if event.message == Command(1):
+            effects += [Mute(event.link, now + 10), Mute(event.link, now + muted_ms)]
+        return effects
+
+    async def scenario(bench: Any) -> None:
+        node = bench.node(answer_and_mute)
+        limits = LinkLimits(idle_ms=200, sweep_ms=10)
+        reader, writer = await bench.connect(await bench.serve(node, limits))
+        decoder = Decoder()
+        writer.write(encode(Command(1)))
+        async with asyncio.timeout(60):
+            assert decoder.feed(await reader.read(1000)) == [Command(1)]
+            writer.write(encode(Command(2)))
+            assert decoder.feed(await reader.read(1000)) == [Command(2)]
+        first, second = node.times[1:3]
+        assert second - first >= muted_ms
+        writer.close()
+        await bench.until(lambda: isinstance(node.events[-1], Closed))
+
+    run_scenario(scenario)
+
+
+def test_a_muted_link_may_be_hung_up_on(run_scenario: Run) -> None:
+    def mute_and_hang(event: Event, now: int) -> list[Effect]:
+        if isinstance(event, Received):
+            return [Mute(event.link, now + 60_000), Hang(event.link, "enough")]
+        return []
+
+    async def scenario(bench: Any) -> None:
+        node = bench.node(mute_and_hang)
+        reader, writer = await bench.connect(await bench.serve(node))
+        writer.write(encode(Command(1)))
+        async with asyncio.timeout(60):
+            assert await read_to_end(reader) == b""
+        await bench.until(lambda: isinstance(node.events[-1], Closed))
         writer.close()
 
     run_scenario(scenario)

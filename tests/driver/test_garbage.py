@@ -10,10 +10,11 @@ import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.config import BrokerConfig
 from steelyard.driver.loops import Background
-from steelyard.servers.server import registered, serve_broker, serve_nameserver
+from steelyard.servers.server import serve_broker, serve_nameserver
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.frame import Decoder, encode
@@ -31,7 +32,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address,
     nameserver = background.wait(serve_nameserver(port=0))
     config = BrokerConfig(nameservers=(nameserver.address,))
     broker = background.wait(serve_broker(str(folder), port=0, config=config))
-    background.wait(registered(config.name, broker.address, config.nameservers), 10)
+    background.wait(broker.registered(), 10)
     yield _address(nameserver.address), _address(broker.address)
     background.wait(broker.stop(), 10)
     background.wait(nameserver.stop(), 10)
@@ -113,7 +114,7 @@ headed = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.binary(max_size=400) | headed | st.lists(frames(), max_size=4).map(b"".join))
 def test_garbage_harms_nobody_else(servers: tuple[Address, Address], data: bytes) -> None:
     for address, code in zip(servers, (106, 28), strict=True):

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.driver.test_garbage import Address, throw
+from tests.examples import examples
 
 from steelyard.config import BrokerConfig
 from steelyard.driver.loops import Background
@@ -120,6 +121,16 @@ def test_a_client_writes_and_reads(listener: Address) -> None:
     assert values == [b"%d" % number for number in range(20_000)]
 
 
+def test_an_unknown_api_closes_the_link_and_the_log_names_it(
+    listener: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka; 76 is ShareGroupHeartbeat, which is not served."""
+    with socket.create_connection(listener, 60) as link:
+        link.sendall(struct.pack(">ihhih", 10, 76, 1, 1, -1))
+        assert link.recv(1) == b""
+    assert "broke the protocol: API key 76 is not supported" in caplog.text
+
+
 def test_a_reply_of_50_megabytes(listener: Address) -> None:
     batch = write_batch([Record(0, 1, None, b"x" * 1_000_000)])
     parts = [PartitionProduceData(0, batch)]
@@ -178,7 +189,7 @@ headed = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.binary(max_size=400) | headed | st.lists(frames(), max_size=4).map(b"".join))
 def test_garbage_harms_nobody_else(listener: Address, data: bytes) -> None:
     throw(listener, data)

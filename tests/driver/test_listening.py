@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from steelyard.driver.listening import FIREWALL, Reservation, bind, exposed, kafka_doors
+from steelyard.driver.listening import Reservation, bind, exposed, kafka_doors, remoting_doors
 from steelyard.errors import ConfigError
 
 HOST = "127.0.0.1"
@@ -62,7 +62,10 @@ def test_a_port_in_use_cannot_be_reserved() -> None:
 def test_who_asks_nobody_for_a_login_says_so(
     host: str, has_logins: bool, words: tuple[str, ...]
 ) -> None:
-    found = exposed(host, {"the RocketMQ port": FIREWALL, **kafka_doors(has_logins=has_logins)})
+    found = exposed(
+        host,
+        remoting_doors("the RocketMQ port", has_logins=False) | kafka_doors(has_logins=has_logins),
+    )
     assert len(found) == (1 if words else 0)
     for each in words:
         assert each in found[0]

@@ -96,6 +96,7 @@ def test_of_a_worker(number, steelyard_server, steelyard_topic, rocketmq_nameser
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("mode", ["session", "worker"])
 def test_workers_of_xdist(tmp_path: Path, mode: str) -> None:
     """Each has a server, or all have one, which goes with the last of them."""
@@ -143,8 +144,11 @@ def _command(process: psutil.Process) -> list[str]:
 )
 def test_wrong_options(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     done = run(tmp_path, "def test_it(steelyard_server): pass", *options)
-    assert done.returncode != 0
-    assert text in done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = filter(None, done.stderr.splitlines())
+    assert line.startswith("ERROR: ")
+    assert text in line
+    assert "Traceback" not in done.stdout
 
 
 def test_whoever_uses_no_fixture_loads_nothing() -> None:

@@ -29,7 +29,7 @@ from steelyard import (
     SteelyardError,
 )
 from steelyard.embedded.kafka_connection import KafkaConnection
-from steelyard.errors import CallTimeoutError, ConnectError
+from steelyard.errors import CallTimeoutError, ConnectError, KafkaError
 
 
 @pytest.fixture(params=[False, True], ids=["processes", "in_process"], scope="module")
@@ -160,8 +160,30 @@ def test_what_is_wrong_is_told(server: Server) -> None:
         server.create_topic("not a topic")
     with pytest.raises(ArgumentError, match="queues is 0; it must be"):
         server.create_topic("T", queues=0)
+    with pytest.raises(KafkaError, match=r"topic no\.topic at all"):
+        server.create_topic("no.topic at all")
     with pytest.raises(ClosedError, match="started only once"):
         server.start()
+
+
+def test_a_topic_with_a_dot_is_created_for_kafka_clients(server: Server) -> None:
+    assert server.create_topic("orders.created", queues=3) == "orders.created"
+    producer = KafkaProducer({"bootstrap.servers": server.bootstrap_servers})
+    found = producer.list_topics("orders.created", 30).topics["orders.created"]
+    assert len(found.partitions) == 3 * len(server.brokers)
+    with pytest.raises(KafkaError, match=r"topic orders\.created: .*exists"):
+        server.create_topic("orders.created")
+
+
+def test_a_server_shows_its_state_and_addresses_but_no_settings(server: Server) -> None:
+    text = repr(server)
+    assert text.startswith("<Server running: nameserver at ")
+    assert all(each in text for each in (server.nameserver, server.bootstrap_servers))
+    assert all(name in text for name in server.brokers)
+    other = Server(settings={"users_file": "hush-hush"})
+    assert repr(other) == "<Server not started: broker-a>"
+    other.stop()
+    assert repr(other) == "<Server stopped: broker-a>"
 
 
 def test_an_unknown_member_is_told(server: Server) -> None:

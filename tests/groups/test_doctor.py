@@ -119,7 +119,7 @@ def test_queues_that_nobody_or_two_hold() -> None:
     overlapping = info(*QUEUES[1:3], RETRIES[1])
     assert [(f.ailment, f.what) for f in diagnose(with_infos(c2=overlapping))] == [
         (Ailment.QUEUE_WITHOUT_MEMBER, "1 of 6 queues are held by no member: T/b/1"),
-        (Ailment.QUEUE_WITH_TWO_MEMBERS, "1 queues are held by two members: T/a/1, by c1, c2"),
+        (Ailment.QUEUE_WITH_TWO_MEMBERS, "1 queue with two members: T/a/1, by c1, c2"),
     ]
 
 
@@ -136,7 +136,7 @@ def test_who_keeps_silent_may_hold_the_rest() -> None:
 def test_members_without_a_queue() -> None:
     everything = info(*QUEUES, *RETRIES)
     (finding,) = diagnose(with_infos(c1=everything, c2=info()))
-    assert finding.what == "c2 hold no queue; there are 2 members for 4 queues"
+    assert finding.what == "c2 hold no queue; the group has 2 members for 4 queues"
     assert "findings above" in finding.advice
     few = replace(
         HEALTHY,

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 from tests.incident.truth import Truth
 
-from steelyard.incident.broker_log import Evidence, read_broker_log
-from steelyard.incident.offsets_topic import OffsetsTopic
-from steelyard.incident.segments import SegmentScanner
+from steelyard.incident.kafka.broker_log import Evidence, read_broker_log
+from steelyard.incident.kafka.offsets_topic import OffsetsTopic
+from steelyard.incident.kafka.segments import SegmentScanner
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "incidents"
 DUMPS = (

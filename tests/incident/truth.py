@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from steelyard.incident.analysis import UNKNOWN
-from steelyard.incident.broker_log import COORDINATOR
+from steelyard.incident.kafka.broker_log import COORDINATOR
+from steelyard.incident.kafka.causes import UNKNOWN
 from steelyard.incident.tables import IncidentHandoff, IncidentRebalance, QueueHolding
 from steelyard.ledger.tables import MOVED, STALLED
 

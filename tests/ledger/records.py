@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from steelyard.ledger.cost import rebalances
@@ -21,7 +23,7 @@ from steelyard.ledger.events import (
 def joined(
     at: int,
     client: str,
-    members: str,
+    members: Sequence[str],
     broker: str = "a",
     cause: str = "heartbeat",
     group: str = "g",
@@ -34,7 +36,7 @@ def joined(
 def left(
     at: int,
     client: str,
-    members: str,
+    members: Sequence[str],
     broker: str = "a",
     cause: str = "unregistered",
     heard: int | None = None,

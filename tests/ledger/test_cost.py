@@ -7,6 +7,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.ledger.records import began, clients, ended, got, joined, left, requested, said, waits
 
 from steelyard.ledger import cost
@@ -199,7 +200,7 @@ ledgers = st.lists(happenings, max_size=25)
 
 
 @given(ledgers, st.integers())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_order_of_the_records_is_irrelevant(records: list[Record], seed: int) -> None:
     shuffled = list(records)
     random.Random(seed).shuffle(shuffled)
@@ -207,7 +208,7 @@ def test_order_of_the_records_is_irrelevant(records: list[Record], seed: int) ->
 
 
 @given(ledgers)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_rows_agree_with_each_other(records: list[Record]) -> None:
     handoffs, rebalances = cost.costs(records)
     has_started = any(isinstance(one, BrokerStarted) for one in records)  # it may have died before
@@ -239,7 +240,7 @@ def test_rows_agree_with_each_other(records: list[Record]) -> None:
 
 
 @given(st.lists(deliveries(), max_size=20))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_redelivered_are_deliveries_less_distinct_offsets(records: list[Delivered]) -> None:
     every = [
         (one.broker, one.queue, offset) for one in records for offset in range(one.first, one.next)

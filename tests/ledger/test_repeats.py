@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.ledger.records import clients, got, joined, said
 
 from steelyard.ledger import cost
@@ -131,7 +132,7 @@ holdings = st.builds(
 
 
 @given(st.lists(holdings, min_size=1, max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_the_truth_is_between_the_bounds(story: list[Holding]) -> None:
     """One queue, and members that have it one after the other; exact where all of them report."""
     records: list[Record] = [joined(0, "A", "ABC")]

@@ -7,6 +7,7 @@ from tests.ledger.records import BOTH, READ, began, ended, got, joined, left, sa
 
 from steelyard.ledger.cost import rebalances
 from steelyard.ledger.events import BrokerStarted, BrokerStopped, Committed, Record
+from steelyard.ledger.starts import QUERY_CLIENT
 
 EXAMPLES: dict[str, tuple[list[Record], list[tuple[int, str, str, str]]]] = {
     "the first members, within the window": ([*BOTH], [(0, "joined", "", "AB")]),
@@ -201,3 +202,16 @@ def test_a_broker_that_notes_who_leaves_while_it_stops_has_not_died() -> None:
 def test_all_events_of_one_rebalance_are_its_reason() -> None:
     (row,) = rebalances(BOTH)
     assert row.reason == "A joined; B joined"
+
+
+QUERY = f"{QUERY_CLIENT}4711"
+
+
+def test_a_query_that_makes_its_group_known_is_no_rebalance() -> None:
+    assert rebalances([joined(0, QUERY, [QUERY]), left(10, QUERY, [])]) == []
+
+
+def test_a_query_in_a_group_with_members_is_an_event() -> None:
+    """The members may have divided the queues anew."""
+    events = [*BOTH, joined(9_000, QUERY, ["A", "B", QUERY])]
+    assert [row.reason for row in rebalances(events)][1:] == ["spark@4711 joined"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import given, settings
+from tests.examples import examples
 from tests.ledger.records import got, joined, waits
 from tests.ledger.stories import DELAY_MS, Story, encoded, expected, stories, told
 
@@ -54,7 +55,7 @@ class Tables:
 
 
 @given(stories)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_stream_equals_batch(story: Story) -> None:
     tables = Tables()
     for batch in story.batches:
@@ -64,7 +65,7 @@ def test_stream_equals_batch(story: Story) -> None:
 
 
 @given(stories)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_final_rows_stay(story: Story) -> None:
     """What is final after some batches is in the tables of all records that count."""
     tables = Tables()

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.config import NameserverConfig
 from steelyard.nodes.nameserver import SCAN_TIMER, NameserverNode
+from steelyard.nodes.pulse import PULSE_TIMER
 from steelyard.nodes.seam import Closed, Due, Effect, Event, Hang, Opened, Received, Send, SetTimer
+from steelyard.session_clock import PULSE_MS
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
@@ -46,7 +49,10 @@ class Rig:
         self.now = START
         self.opaque = 0
         self.told: list[Effect] = []
-        assert self.node.start(START) == [SetTimer(SCAN_TIMER, START + 5_000)]
+        assert self.node.start(START) == [
+            SetTimer(SCAN_TIMER, START + 5_000),
+            SetTimer(PULSE_TIMER, START + 1_000),
+        ]
         for link in (1, 2):
             self.event(Opened(link, f"10.0.0.{link}:1"))
 
@@ -91,6 +97,17 @@ class Rig:
         return self.ask(ROUTE, {"topic": topic}).code == ResponseCode.SUCCESS
 
     def scan(self, milliseconds: int) -> list[Effect]:
+        """Let time pass, in which the nameserver runs."""
+        until = self.now + milliseconds
+        while self.now + PULSE_MS < until:
+            self.now += PULSE_MS
+            self.event(Due(PULSE_TIMER))
+        self.now = until
+        pulse = SetTimer(PULSE_TIMER, self.now + PULSE_MS)
+        return [effect for effect in self.event(Due(SCAN_TIMER)) if effect != pulse]
+
+    def stand_still(self, milliseconds: int) -> list[Effect]:
+        """Let time pass in which it does not run, and search for silent brokers at once."""
         self.now += milliseconds
         return self.event(Due(SCAN_TIMER))
 
@@ -176,6 +193,18 @@ def test_a_silent_broker_leaves_and_is_hung_up(rig: Rig) -> None:
     assert rig.scan(5_000) == [SetTimer(SCAN_TIMER, rig.now + 5_000)]
 
 
+def test_a_nameserver_that_stood_still_keeps_its_brokers(rig: Rig) -> None:
+    """What they sent meanwhile is read first, and if that is nothing, they are removed later."""
+    rig.register()
+    rig.scan(100_000)
+    line, *_ = [e for e in rig.stand_still(300_000) if isinstance(e, LogLine)]
+    assert (line.level, line.text[:26]) == ("WARNING", "stood still for 299.0 s: t")
+    assert rig.knows()
+    rig.scan(20_000)
+    assert rig.knows()
+    assert Hang(1, "no registration for too long") in rig.scan(5_000)
+
+
 def test_a_broker_may_promise_to_be_heard_more_often(rig: Rig) -> None:
     rig.register(heartbeatTimeoutMillis=3_000)
     assert len(rig.scan(3_001)) > 1
@@ -186,7 +215,7 @@ def test_asking_for_the_version_is_a_sign_of_life(rig: Rig) -> None:
     answer = rig.ask(query, IDENTITY, VERSION)
     assert (answer.ext, answer.body) == ({"changed": "true"}, b"")
     rig.register()
-    rig.now += 100_000
+    rig.scan(100_000)
     answer = rig.ask(query, IDENTITY, VERSION)
     assert (answer.ext, fastjson.read(DataVersion, answer.body)) == ({"changed": "false"}, VERSION)
     assert rig.ask(query, IDENTITY, DataVersion(1, 3)).ext == {"changed": "true"}
@@ -279,7 +308,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(st.tuples(CODES, st.dictionaries(st.sampled_from(NAMES), VALUES), BODIES)))
 def test_whatever_peers_send_it_answers_and_stands(
     requests: list[tuple[int, dict[str, str], bytes]],

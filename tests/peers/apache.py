@@ -32,7 +32,7 @@ OLD, NEW = "4.9.8", "5.3.3"
 OLD_SERVER, NEW_SERVER = "4.9.7", NEW
 """The servers of both lines. Maven Central has no broker 4.9.8."""
 
-_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
 _OFTEN = (
     "-Drocketmq.client.rebalance.waitInterval=5000",
     "-Drocketmq.client.unlockDelayTimeMills=1000",
@@ -198,7 +198,7 @@ class Peer:
     """
 
     def __init__(
-        self, version: str, folder: Path, *, java_options: Sequence[str] = _QUICK_START
+        self, version: str, folder: Path, *, java_options: Sequence[str] = QUICK_START
     ) -> None:
         self.version = version
         self.messages: list[dict[str, Any]] = []

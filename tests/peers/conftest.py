@@ -58,6 +58,7 @@ SETTINGS = {
     "accessMessageInMemoryMaxRatio": 0,  # 4.x: as if all messages were on disk; see test_starting.py,
     "maxTransferCountOnMessageInDisk": 32,  # and as many in one pull as of memory
     "timerWheelEnable": "true",  # without it 5.x cannot tell its own figures (28)
+    "recallMessageEnable": "true",
     "waitTimeMillsInSendQueue": 10_000,  # a busy machine is no reason to refuse sends
 }
 """What the Apache brokers are told beyond their defaults."""

@@ -77,8 +77,12 @@ def test_topics_and_groups(scene: Scene) -> None:
     assert topic in admin.topics()
     assert topic in admin.topics_of(CLUSTER)
     assert "TBW102" in admin.system_topics()
-    assert {queue: row.max_offset for queue, row in admin.topic_stats(topic).items()} == (
-        dict.fromkeys(scene.queues, 2)
+    until(
+        lambda: (
+            {queue: row.max_offset for queue, row in admin.topic_stats(topic).items()}
+            == dict.fromkeys(scene.queues, 2)
+        ),
+        "Apache's broker has found what it stored",
     )
     admin.put_order_conf(topic, "broker-a:2")
     assert admin.order_conf(topic) == "broker-a:2"

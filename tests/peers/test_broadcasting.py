@@ -18,11 +18,12 @@ from steelyard.types import MessageModel
 pytestmark = pytest.mark.peer
 
 
-def wait_for(peer: Peer, consumer: str, number: int) -> None:
-    """Wait until a consumer has the first messages of a series, and stop it: no other came."""
-    until(lambda: len(peer.numbers(consumer)) >= number, f"{number} messages at {consumer}")
+def wait_for(peer: Peer, consumer: str, number: int) -> list[int]:
+    """Wait until a consumer has the first messages of a series, stop it, and return their numbers: no other came."""
+    until(lambda: len({*peer.numbers(consumer)}) >= number, f"{number} messages at {consumer}")
     peer.ask("stop", consumer)
-    assert sorted(peer.numbers(consumer)) == list(range(number))
+    assert {*peer.numbers(consumer)} == {*range(number)}
+    return peer.numbers(consumer)
 
 
 def test_java_broadcasting(cluster: Running, peer: Peer, name: str) -> None:
@@ -33,10 +34,11 @@ def test_java_broadcasting(cluster: Running, peer: Peer, name: str) -> None:
     for member in ("c", "d"):
         peer.ask("consumer", f"{name}{member}", *words, broadcast=True)
     for member in ("c", "d"):
-        wait_for(peer, f"{name}{member}", 10)
+        assert len(wait_for(peer, f"{name}{member}", 10)) == 10
     peer.ask("send", f"{name}p", name, "s", 10, 5, 60)
     peer.ask("consumer", f"{name}c", *words, broadcast=True)  # goes on where it stopped
-    wait_for(peer, f"{name}c", 15)
+    # A message whose listener had not returned when the consumer stopped comes again: seldom one, never all ten.
+    assert len(wait_for(peer, f"{name}c", 15)) < 15 + 10
     peer.ask("stop", f"{name}p")
 
 
@@ -68,4 +70,4 @@ def test_we_broadcast(
         with join() as ours:
             until(lambda: len(ours.views) >= 5, "what was sent meanwhile")
         assert sorted(ours.numbers()) == list(range(10, 15))
-    wait_for(java, f"{name}c", 15)
+    assert len(wait_for(java, f"{name}c", 15)) == 15

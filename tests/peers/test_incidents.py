@@ -10,7 +10,7 @@ from tests.incident.truth import compare
 from tests.peers.apache import Missing
 from tests.peers.rocketmq_incidents import GROUP, injected, six_incidents
 
-from steelyard.incident.rocketmq import PERSIST_MS
+from steelyard.incident.remoting.costs import PERSIST_MS
 from steelyard.spark.incidents.sources import read_rocketmq_logs
 from steelyard.spark.incidents.tables import rocketmq_tables
 

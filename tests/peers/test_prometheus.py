@@ -45,7 +45,9 @@ def run(tool: str, *arguments: str, text: str = "") -> str:
 
 
 def test_rules_are_right_and_fire_when_they_should(tools: Programs) -> None:
-    assert "20 rules found" in run(tools.promtool, "check", "rules", str(MONITORING / "alerts.yml"))
+    alerts = MONITORING / "alerts.yml"
+    rules = alerts.read_text().count("- alert: ")
+    assert f"{rules} rules found" in run(tools.promtool, "check", "rules", str(alerts))
     assert "SUCCESS" in run(tools.promtool, "test", "rules", str(MONITORING / "alerts_test.yml"))
 
 

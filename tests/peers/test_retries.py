@@ -45,6 +45,30 @@ def test_java_delays(cluster: Running, peer: Peer, name: str) -> None:
         assert event["began"] - event["born"] >= delay, (number, event["began"] - event["born"])
 
 
+def test_java_delays_to_the_millisecond_and_recalls(
+    cluster: Running, peers: dict[str, Peer], name: str
+) -> None:
+    """setDelayTimeMs, setDeliverTimeMs and recallMessage of 5.x. Apache's brokers round a time down to the second."""
+    peer = peers[NEW]
+    early_ms = 0 if cluster.kind == "steelyard" else 1_000
+    peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
+    peer.ask("send", f"{name}p", name, "s", 0, 1, 60)
+    for number, option in ((1, "delayMs"), (2, "deliverInMs"), (3, "delayMs")):
+        (sent,) = peer.ask("send", f"{name}p", name, "s", number, 1, 60, **{option: 4_321})[
+            "results"
+        ]
+    assert peer.ask("recall", f"{name}p", name, sent["recall"])["id"] == sent["id"]
+    peer.ask("send", f"{name}p", name, "s", 4, 1, 60, delayMs=6_000)
+    peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
+    until(lambda: 4 in peer.numbers(f"{name}c"), "the last one")
+    peer.ask("stop", f"{name}c")
+    peer.ask("stop", f"{name}p")
+    assert sorted(peer.numbers(f"{name}c")) == [0, 1, 2, 4]
+    for event in peer.received(f"{name}c"):
+        delay = (0, 4_321, 4_321, 0, 6_000)[int(event["properties"]["number"])]
+        assert event["began"] - event["born"] >= delay - min(delay, early_ms)
+
+
 def test_java_gives_up(cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """A message that is not wanted once more than the group allows lies with the dead letters."""
     peer = peers[OLD]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 
 from steelyard.routes import table as module
 from steelyard.routes.table import BrokerRegistration, Full, Master, RouteTable
@@ -116,7 +117,7 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=40, stateful_step_count=25)
+TestTable.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 def test_a_route_names_the_queues_and_the_brokers_that_have_them() -> None:

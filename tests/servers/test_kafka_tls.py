@@ -180,7 +180,7 @@ def test_renewal(authority: Authority, tmp_path: Path, caplog: pytest.LogCapture
 
     with caplog.at_level(logging.ERROR):
         run(settings(used), tmp_path / "data", scenario)
-    assert "connections are still accepted with the former files" in caplog.text
+    assert "new connections still use the former files" in caplog.text
 
 
 def replaced(path: Path, data: bytes) -> None:

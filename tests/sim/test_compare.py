@@ -139,7 +139,7 @@ def test_table() -> None:
 def test_settings_that_are_neither_on_nor_off_are_refused() -> None:
     assert "delayed_answers" in switches()
     assert "brokers" not in switches()
-    with pytest.raises(ConfigError, match="expected one of clean_handover"):
+    with pytest.raises(ConfigError, match=f"expected one of {', '.join(switches())}"):
         compare(GROWING, "brokers", 1, quick_run)
 
 

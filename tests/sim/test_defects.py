@@ -11,15 +11,18 @@ from tests.sim.planted import run
 
 from steelyard.allocate import contiguous
 from steelyard.allocate.plan import Claim, Plan
+from steelyard.compaction.offset_map import OffsetMap
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import CorruptError
 from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.groups.remoting.ownership import HoldingState, Move
+from steelyard.nodes.access import guard
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.broker.remoting import transactions
+from steelyard.nodes.broker.remoting import delays, transactions
 from steelyard.nodes.broker.remoting.operations import Operations, TransactionOutcome
 from steelyard.nodes.broker.remoting.transactions import Transactions
+from steelyard.nodes.broker.timers.timers import DelayedMessages
 from steelyard.nodes.consumer.remoting import holdings
 from steelyard.nodes.consumer.remoting import node as consumer_node
 from steelyard.nodes.consumer.remoting.commits import Commits
@@ -355,6 +358,27 @@ def test_a_broker_that_forgets_what_it_decided(monkeypatch: pytest.MonkeyPatch) 
     assert broken(rule, replace(often, settle_ms=60_000), range(4))
 
 
+TIMERS = replace(KILL, timers_of_100=100)
+
+
+def test_a_broker_that_delivers_delayed_messages_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(TIMERS).failure is None
+    monkeypatch.setattr(delays, "due_of", lambda properties, now: now + 1)
+    found = run(TIMERS).failure
+    assert found is not None
+    assert "before its time" in found
+
+
+def test_a_broker_that_forgets_delayed_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a kill shows it: until then their rows are in memory."""
+    monkeypatch.setattr(
+        DelayedMessages, "start", lambda self, now, effects: self._arm(now, effects)
+    )
+    found = run(TIMERS).failure
+    assert found is not None
+    assert "messages not finished" in found
+
+
 def test_a_node_that_raises() -> None:
     class Fragile(BrokerNode):
         def handle(self, event: Event, now: int) -> list[Effect]:
@@ -499,3 +523,30 @@ def test_a_repair_that_drops_more_of_a_table_than_it_says(monkeypatch: pytest.Mo
 def test_a_repair_that_does_not_say_what_a_table_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(salvage, "_lost", lambda gap: "")
     assert "a repair does not say that " in found_in_tables()
+
+
+COMPACTED = load((FOLDER / "compacted_topic.toml").read_text())
+
+
+def test_a_compaction_that_knows_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a key that comes again it keeps the first value."""
+    assert run(COMPACTED).failure is None
+
+    def get(self: OffsetMap, key: bytes) -> int:
+        return 1 << 60
+
+    monkeypatch.setattr(OffsetMap, "get", get)
+    found = run(COMPACTED).failure
+    assert found is not None
+    assert "is lost" in found
+
+
+def test_a_server_that_believes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only strangers notice: whoever knows the secret is served as before."""
+    scenario = load((FOLDER / "accounts.toml").read_text())
+    scenario = replace(scenario, faults=(), messages=30, kafka_members=0)
+    assert run(scenario).failure is None
+    monkeypatch.setattr(guard, "is_signed", lambda *_: True)
+    found = run(scenario).failure
+    assert found is not None
+    assert "of a stranger with" in found

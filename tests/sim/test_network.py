@@ -13,6 +13,7 @@ from steelyard.nodes.seam import (
     Event,
     Hang,
     Link,
+    Mute,
     Opened,
     Received,
     Refused,
@@ -137,6 +138,18 @@ def test_one_link_keeps_the_order_and_every_byte_in_any_weather(seed: int) -> No
     rig.network.mend()
     rig.run(20_000)
     assert rig.server.codes() == list(range(1, 61))
+
+
+def test_a_muted_link_delivers_later_and_in_order() -> None:
+    rig = Rig()
+    link = rig.server.link()
+    rig.do(rig.server_process, Mute(link, rig.world.now + 60_000))
+    rig.run(10)
+    rig.send(1, 2, 3)
+    rig.run(50_000)
+    assert rig.server.codes() == []
+    rig.run(20_000)
+    assert rig.server.codes() == [1, 2, 3]
 
 
 def test_different_links_overtake_each_other() -> None:

@@ -96,6 +96,18 @@ def test_a_timer_that_is_set_anew_while_it_waits_for_a_stall_goes_off_once() -> 
     assert diary.due() == [(EPOCH + 200, "a")]
 
 
+def test_timers_come_before_what_else_waits_where_a_process_was_suspended() -> None:
+    world, process, diary = start()
+    ask(process, SetTimer("a", EPOCH + 50))
+    world.run(EPOCH + 5)
+    process.pause(100, timers_first=True)
+    before = len(diary.heard)
+    process.deliver(Flushed(9))
+    world.run(EPOCH + 300)
+    assert diary.heard[before:] == [(EPOCH + 105, Due("a")), (EPOCH + 105, Flushed(9))]
+    assert process.host.pauses == [(EPOCH + 5, EPOCH + 105)]
+
+
 def test_flushes_are_shared_and_cover_what_was_written_before_they_began() -> None:
     taken: list[int] = []
     synced: list[int] = []

@@ -33,6 +33,12 @@ def spark() -> Iterator[SparkSession]:
     made.stop()
 
 
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs print their errors alone, however long they take here."""
+    monkeypatch.setattr("steelyard.spark.terminal.LOG_INTERVAL_S", 86_400.0)
+
+
 @dataclass
 class Peer:
     """Nameserver and broker in one: `queues[topic][queue id]` holds records, the first one at offset `least`.

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.spark.rows import rows_of
 
 from steelyard.errors import ProtocolError
@@ -181,7 +182,7 @@ records = st.builds(
 
 
 @given(st.lists(records, max_size=6).map(b"".join))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_columns_equal_messages_decoded_one_by_one(data: bytes) -> None:
     expected = [row_of(view) for view in decode_records(data, "broker-a")]
     assert rows_of(columns.decode(data, "broker-a")) == expected
@@ -226,7 +227,7 @@ def attempt(decode: Callable[[], list[dict[str, object]]]) -> list[dict[str, obj
 
 
 @given(st.binary(max_size=40), st.integers(0, 223))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_damaged_records_are_refused_by_both_decoders_or_by_none(noise: bytes, at: int) -> None:
     data = bytearray(record() * 2)
     data[at : at + len(noise)] = noise

@@ -17,6 +17,7 @@ pytestmark = [
 ]  # on a busy machine; an interrupted call is the end of the session
 
 
+@pytest.mark.spark_long
 def test_delays_per_carrier(spark: SparkSession) -> None:
     flights: list[dict[str, object]] = [
         *({"carrier": "UA", "dep_delay": float(n), "arr_delay": n - 10} for n in range(101)),

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from pyspark.sql.streaming.tws_tester import TwsTester
+from tests.examples import examples
 from tests.ledger.stories import DELAY_MS, Story, encoded, expected, stories
 
 from steelyard.ledger.cost import costs
@@ -30,7 +31,7 @@ def rows_of(frame: pd.DataFrame) -> list[Any]:
 
 
 @given(stories)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_stream_equals_batch_in_sparks_state(story: Story) -> None:
     tester = TwsTester(LedgerProcessor(DELAY_MS), timeMode="None", outputMode="Append")
     final: list[OutputRow] = []

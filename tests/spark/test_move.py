@@ -278,6 +278,7 @@ def test_kafka(source: KafkaServers, target: KafkaServers, topic: str, kafka: Co
     assert [one["moved"] for one in kafka()["queues"]] == [3] * 3
 
 
+@pytest.mark.spark_long
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_batch_in_doubt(
     source: KafkaServers,
@@ -320,6 +321,7 @@ def test_a_batch_in_doubt(
     assert [one[1] for one in read(target.bootstrap, topic)] == [*range(10)] * PARTITIONS
 
 
+@pytest.mark.spark_long
 def test_a_group_with_members_is_left_alone(
     source: KafkaServers, target: KafkaServers, topic: str, kafka: Command
 ) -> None:

@@ -48,6 +48,7 @@ JSON = [
 ]
 
 
+@pytest.mark.spark_long
 def test_json(spark: SparkSession) -> None:
     payload = JsonPayload(json_fields("id bigint, name string"))
     assert decoded(spark, payload, *(body for body, _ in JSON)) == [found for _, found in JSON]
@@ -64,6 +65,7 @@ AVRO = {
 }
 
 
+@pytest.mark.spark_long
 def test_avro(spark: SparkSession) -> None:
     pytest.importorskip("fastavro", reason="pip install 'steelyard[avro]'")
     # by the specification: zigzag numbers, the branch of the union, a length
@@ -92,12 +94,14 @@ def record(kind: object) -> dict[str, object]:
     return {"type": "record", "name": "n.T", "fields": [{"name": "f", "type": kind}]}
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("kind", "name"), TYPES)
 def test_types_of_avro(kind: object, name: str) -> None:
     pytest.importorskip("pyspark")
     assert spark_type(record(kind))["f"].dataType.simpleString() == name
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_named_type_of_avro_is_known_from_then_on() -> None:
     point = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}]}
     two = record(point)
@@ -106,6 +110,7 @@ def test_a_named_type_of_avro_is_known_from_then_on() -> None:
     assert spark_type(two)["g"].dataType.simpleString() == "struct<x:int>"
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("schema", "words"),
     [

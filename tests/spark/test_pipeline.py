@@ -95,6 +95,7 @@ def served(tables: pipeline.LedgerTables, group: str) -> list[Row]:
     return tables.balance.where(tables.balance.group == group).orderBy("client").collect()
 
 
+@pytest.mark.spark_long
 def test_a_later_run_goes_on_where_the_last_one_ended(
     spark: SparkSession, peer: Peer, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_later_run_goes_on_where_the_last_one_ended(
     assert {str(row.day) for row in tables.rebalances.collect()} == {"1970-01-01"}
 
 
+@pytest.mark.spark_long
 def test_records_that_come_too_late_are_told(
     spark: SparkSession, peer: Peer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,9 +129,10 @@ def test_records_that_come_too_late_are_told(
     peer.put(LEDGER_TOPIC, ledger.encode(RECORDS), ledger.encode(late[-1:]))
     tables = pipeline.ledger_tables(spark, peer.address, tmp_path, delay_ms=0)
     assert tables.collect() == cost.costs(RECORDS)
-    assert "left out 1 records that came too late, 0 messages that came again" in caplog.text
+    assert "left out 1 record that came too late, 0 messages that came again" in caplog.text
 
 
+@pytest.mark.spark_long
 def test_tables_follow_the_ledger(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
     peer.put(LEDGER_TOPIC, ledger.encode(RECORDS[:5]))
 
@@ -152,6 +155,7 @@ def test_tables_follow_the_ledger(spark: SparkSession, peer: Peer, tmp_path: Pat
     assert pipeline.tables_in(spark, tmp_path).collect() == cost.costs(RECORDS)
 
 
+@pytest.mark.spark_long
 def test_a_ledger_without_groups_gives_empty_tables(
     spark: SparkSession, peer: Peer, tmp_path: Path
 ) -> None:
@@ -161,17 +165,53 @@ def test_a_ledger_without_groups_gives_empty_tables(
     assert tables.handoffs.count() == tables.rebalances.count() == 0
 
 
+@pytest.mark.spark_long
 @pytest.mark.usefixtures("spark")
-def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(
+    peer: Peer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     peer.put(LEDGER_TOPIC, ledger.encode(RECORDS))
     assert pipeline.main(["ledger", "-n", peer.address, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "broker_started" in out
+    heads = "began (UTC)          moved  stalled  longest, ms  reprocessed ≤  drain, ms  reason"
+    assert (
+        f"""group two
+{heads}
+1970-01-01 00:00:01      0        0            0              0          –  X joined; a died
+1970-01-01 00:01:30      0        0            0              0          –  a started
+
+"""
+        in out
+    )
+    assert (
+        "1970-01-01 00:00:20      1        0          250              2          –  B joined"
+        in out
+    )
     assert f"hand-offs: 1; tables in {tmp_path}" in out
+    arguments = ["ledger", "-n", peer.address, "--out", str(tmp_path), "-g"]
+    assert pipeline.main([*arguments, "two"]) == 0
+    out = capsys.readouterr().out
+    assert "group two" in out
+    assert "group one" not in out
+    assert "hand-offs: 0;" in out
+    monkeypatch.setattr("steelyard.spark.ledger.command.SHOWN_MAX", 1)
+    assert pipeline.main([*arguments, "two"]) == 0
+    out = capsys.readouterr().out
+    assert "a started" in out
+    assert "X joined" not in out
+    assert "only the latest 1 rebalance; the tables have all" in out
+    assert pipeline.main([*arguments, "three"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "steelyard pipeline: no group 'three' in the ledger; there are one, two"
     tables = {path.name for path in tmp_path.iterdir() if not path.name.startswith("_")}
     assert tables == {"events", "handoffs", "rebalances", "balance", "lag"}
 
 
+@pytest.mark.spark_long
 def test_the_command_line_reads_a_copy_of_the_ledger_and_writes_a_report(
     spark: SparkSession, peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.broker.conftest import Rig
 from tests.nodes.broker.driver import START, TOPIC
 from tests.spark.rows import rows_of
@@ -320,7 +321,7 @@ def test_many_rows_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> N
 @given(
     st.lists(st.tuples(st.sampled_from([0, 5, 63, 64, 200, 9_000]), st.integers(1, 90))), st.data()
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_records_are_located_whatever_their_sizes(
     runs: list[tuple[int, int]], data: st.DataObject
 ) -> None:
@@ -501,7 +502,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 200), st.integers(0, 200))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_rows_do_not_depend_on_who_decodes(
     steps: list[tuple[object, ...] | bytes], start: int, end: int
 ) -> None:
@@ -590,7 +591,7 @@ def test_an_answer_with_a_strange_prefix_is_refused(prefix: str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=12), st.integers(61, 400), st.sampled_from([0, 2]))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_damage_makes_no_difference_to_the_one_who_decodes(
     noise: bytes, position: int, headers: int
 ) -> None:

@@ -274,6 +274,8 @@ def wrong_schema(types: dict[str, str], **options: str) -> Callable[[], object]:
         ({"body": "int"}, {"topic": "T"}, "column 'body' is int; it must be binary or string"),
         ({"body": "string", "value": "string"}, {"topic": "T"}, "'body' and 'value' mean the same"),
         ({"body": "string", "tag": "string"}, {"topic": "T"}, "'tag' cannot be written; did you mean 'tags'"),
+        ({"body": "string", "queueld": "int"}, {"topic": "T"}, "'queueld' cannot be written; did you mean 'queueId'? Drop it"),
+        ({"body": "string", "price": "int"}, {"topic": "T"}, "'price' cannot be written; the columns are body, topic, keys, shardingKey, tags, properties, queueId, brokerName, delayLevel. Drop it"),
         ({"body": "string", "properties": "map<string,int>"}, {"topic": "T"}, "must be map<string, string>"),
         ({"body": "string"}, {"topic": "a b"}, "option 'topic' cannot be written to"),
         ({"body": "string"}, {"topic": "T", "sinkid": "x"}, "'sinkId' is given, but 'exactlyOnce' is not true"),

@@ -96,6 +96,7 @@ def test_available_now_with_a_checkpoint(spark: SparkSession, peer: Peer, tmp_pa
     assert bodies(tmp_path) == sorted([b"%d" % n for n in range(50)] * 3, key=int)
 
 
+@pytest.mark.spark_long
 def test_queues_topics_and_brokers_that_come_and_go(
     spark: SparkSession, servers: Servers, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
     servers.stop()
 
 
+@pytest.mark.spark_long
 def test_a_batch_and_a_stream_of_it(
     spark: SparkSession, cluster: KafkaServers, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def plans(spark: SparkSession) -> list[str]:
     return [text for text in texts if "AppendData" in text or "WriteToDataSource" in text]
 
 
+@pytest.mark.spark_long
 def test_keys_reach_the_workers_and_are_shown_nowhere(
     spark: SparkSession, peer: Peer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

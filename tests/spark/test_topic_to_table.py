@@ -30,6 +30,7 @@ def table(spark: SparkSession, out: Path) -> list[dict[str, Any]]:
     return [row.asDict() for row in spark.read.parquet(str(out)).collect()]
 
 
+@pytest.mark.spark_long
 def test_json_to_parquet(
     spark: SparkSession, peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +82,7 @@ def test_json_to_parquet(
     assert "has data, but its checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.spark_long
 def test_more_folders_than_a_task_writes_at_a_time(
     spark: SparkSession, peer: Peer, tmp_path: Path
 ) -> None:

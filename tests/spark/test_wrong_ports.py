@@ -85,3 +85,22 @@ def test_no_kafka_where_kafka_is_meant(servers: KafkaServers, tmp_path: Path, ca
         f"steelyard pipeline: {servers.nameservers}: a RocketMQ nameserver answers at this address,"
         " not a Kafka broker: give a Kafka broker's address"
     )
+
+
+@pytest.mark.parametrize("job", ["incident", "archive-offsets"])
+def test_what_is_no_kafka_is_not_waited_for(
+    job: str, servers: KafkaServers, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of a nameserver or a broker is enough: no consumer is started that would wait."""
+    monkeypatch.setattr("steelyard.spark.incidents.sources.CONNECT_TIMEOUT_S", 100_000)
+    (broker,) = servers._brokers.values()
+    more = ["--out", str(tmp_path)] if job == "archive-offsets" else []
+    for address, kind in (
+        (servers.nameservers, "a RocketMQ nameserver"),
+        (broker.address, "a RocketMQ broker"),
+    ):
+        assert pipeline.main([job, "--kafka", address, *more]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(
+            f"steelyard pipeline: {address}: {kind} answers at this address, not a Kafka broker: give"
+        )

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import peer, spark  # noqa: F401
+from tests.spark.conftest import no_progress, peer, spark  # noqa: F401
 from tests.spark_long.recipes import SCRIPTS
 from tests.spark_long.running import MEMORY, SPARK, environment, server
 from tests.waiting import until
@@ -28,21 +28,28 @@ ARROW_READER = ("crc32c", "msgspec", "numpy", "numpy.libs", "pyarrow")
 
 
 @pytest.fixture(scope="session")
-def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the nameserver of two brokers with a topic `Orders`."""
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The addresses of two brokers with a topic `Orders`, as `steelyard up` prints them."""
     data = tmp_path_factory.mktemp("brokers")
     command = [sys.executable, "-m", "steelyard", "up", "--brokers", "2", "--data", str(data)]
-    command += ["--nameserver-port", "0", "--broker-port", "0", "--json"]
+    command += ["--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
-        address = json.loads(up.stdout.readline())["nameserver"]
+        told: dict[str, str] = json.loads(up.stdout.readline())
+        address = told["nameserver"]
         with Producer("p", address) as producer:
             for number in range(ORDERS):
                 producer.send("Orders", b"%d" % number)
         with PushConsumer("readers", address, lambda _: None).subscribe("Orders"):
             until(lambda: joined(address))
-        yield address
+        yield told
         up.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def nameserver(ready: dict[str, str]) -> str:
+    """The address of their nameserver."""
+    return ready["nameserver"]
 
 
 def joined(address: str) -> bool:
@@ -116,10 +123,11 @@ def settings(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scripts(tmp_path: Path, nameserver: str) -> Path:
+def scripts(tmp_path: Path, ready: dict[str, str]) -> Path:
     """A folder with the scripts of docs/SPARK.md."""
     for name, text in SCRIPTS.items():
-        (tmp_path / name).write_text(text.replace("127.0.0.1:9876", nameserver))
+        text = text.replace("127.0.0.1:9876", ready["nameserver"])
+        (tmp_path / name).write_text(text.replace("127.0.0.1:9092", ready["kafka"]))
     return tmp_path
 
 

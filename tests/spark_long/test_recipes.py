@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
+from tests.peers.apache import Missing
+from tests.peers.kafka import builds
 from tests.spark_long.conftest import ORDERS
 from tests.spark_long.recipes import RECIPES, SCRIPTS
 from tests.spark_long.running import driver_environment, run
@@ -30,8 +32,8 @@ def follow(
 
 
 def test_every_script_and_recipe_is_known_here() -> None:
-    assert set(SCRIPTS) == {"orders.py", "own_session.py", "registering.py"}
-    assert set(RECIPES) == {"local", "submit", *CLUSTER, "connect", "pipeline"}
+    assert set(SCRIPTS) == {"orders.py", "own_session.py", "registering.py", "to_kafka.py"}
+    assert set(RECIPES) == {"local", "submit", *CLUSTER, "connect", "pipeline", "kafka"}
 
 
 def test_on_this_machine(scripts: Path) -> None:
@@ -83,6 +85,24 @@ def test_executors_without_the_package_name_the_cure(
     assert f"{bare_python} on " in line
     assert "cannot import Steelyard (No module named 'steelyard')" in line
     assert line.endswith("see `steelyard pipeline archive --help`.")
+
+
+def test_sparks_own_kafka_format(scripts: Path, settings: Path) -> None:
+    """The jars are those that the peer tests fetch, as `--packages` would."""
+    try:
+        jars = builds.jars("spark", builds.SPARK)
+    except Missing as reason:
+        pytest.skip(f"no Kafka format for Spark: {reason}")
+    package = f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{builds.SPARK}"
+    given = f"--jars {','.join(map(str, sorted(jars.glob('*.jar'))))}"
+    assert package in RECIPES["kafka"]
+    done = follow(
+        "kafka",
+        scripts,
+        adapted=lambda text: text.replace(package, given),
+        SPARK_CONF_DIR=str(settings),
+    )
+    assert done.stdout == READ, done.stderr[-4000:]
 
 
 def test_the_pipeline_on_a_cluster(scripts: Path, settings: Path, adapted: Adapt) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.errors import ProtocolError
 from steelyard.sql92.expressions import (
@@ -252,7 +253,7 @@ def written(tree: Expression) -> str:
     raise AssertionError(tree)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(trees)
 def test_a_tree_written_out_is_read_back(tree: Condition) -> None:
     assert parse(written(tree)) == tree
@@ -264,7 +265,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(WORDS), max_size=15).map(" ".join))
 def test_any_text_is_read_or_refused_and_what_was_read_can_be_evaluated(text: str) -> None:
     try:

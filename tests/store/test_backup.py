@@ -67,6 +67,7 @@ def copied(source: LiveSource, target: Path) -> Store:
     return store
 
 
+@pytest.mark.proof
 def test_copies_under_load(tmp_path: Path) -> None:
     """Nothing acknowledged before is missing, offsets have their messages, tables are of one moment."""
     context = multiprocessing.get_context("spawn")

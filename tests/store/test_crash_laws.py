@@ -18,6 +18,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 from tests.store.conftest import NOW, build, build_kafka, retain_log
 
 from steelyard.config import StoreConfig
@@ -479,5 +480,5 @@ class StoreMachine(RuleBasedStateMachine):
         return self.store.open(self.now).bytes_cut
 
 
-StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+StoreMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestStore = StoreMachine.TestCase

@@ -75,7 +75,7 @@ def test_a_directory_of_format_1_is_taken_over() -> None:
     disk.open("format").write(0, b"steelyard-store 1\n")
     store = Store(disk, SMALL, ME)
     assert store.open(NOW).upgraded_from == 1
-    assert identity.read(Files(disk)) == identity.StoredIdentity(2, ME)
+    assert identity.read(Files(disk)) == identity.StoredIdentity(identity.FORMAT, ME)
     with pytest.raises(OwnerError):
         open_as(disk, Identity("cluster", "id", "broker-b"))
     assert Store(disk, SMALL, ME).open(NOW).upgraded_from == 0
@@ -84,7 +84,7 @@ def test_a_directory_of_format_1_is_taken_over() -> None:
 def test_versions_that_read_format_1_find_the_number_in_the_first_64_bytes() -> None:
     disk = MemoryDisk()
     open_as(disk, ME)
-    assert disk.open("format").read(0, 64).decode().split() == ["steelyard-store", "2"]
+    assert disk.open("format").read(0, 64).decode().split() == ["steelyard-store", "3"]
 
 
 def test_a_kill_while_the_file_is_written_leaves_the_one_before() -> None:

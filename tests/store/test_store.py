@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
@@ -296,8 +297,8 @@ def test_strange_files_in_a_log_folder_are_left_alone() -> None:
     ("text", "message"),
     [
         (
-            b"steelyard-store 3".ljust(63) + b"\nab635b00\n",
-            "has format 3, this version reads 1 to 2",
+            b"steelyard-store 4".ljust(63) + b"\n1b76dd14\n",
+            "has format 4, this version reads 1 to 3",
         ),
         (b"steelyard-store 3\n", "'format' is damaged"),
         (b"steelyard-store one\n", "'format' is damaged"),
@@ -329,7 +330,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 @given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_file_names_are_safe_and_different(one: str, other: str) -> None:
     for name in (file_name(one), file_name(other)):
         assert len(name) <= NAME_BYTES_MAX

@@ -12,7 +12,7 @@ from tests.waiting import until
 from tests.web.conftest import Watched
 from tests.web.scrapes import get, readiness, scrape
 
-from steelyard import Producer, PullConsumer, PushConsumer
+from steelyard import Admin, Producer, PullConsumer, PushConsumer
 from steelyard.ledger.cost import costs
 from steelyard.ledger.events import LEDGER_TOPIC, Record, decode
 from steelyard.ledger.order import in_order
@@ -68,6 +68,37 @@ def test_the_lag_of_a_kafka_group_is_what_its_client_says(watched: Watched) -> N
     assert seen.total(KAFKA_LAG, group="stock") == 250
     assert seen.total("steelyard_broker_requests_total", request="Produce") >= 1
     until(lambda: scrape(watched.http).total("steelyard_broker_fsync_seconds_count"))
+    consumer.close()
+
+
+def test_the_lag_of_a_kafka_group_that_never_committed_is_all_that_is_left(
+    watched: Watched,
+) -> None:
+    """A member that hangs in its first message commits nothing: what it holds waits."""
+    servers = watched.servers
+    topic = servers.topic("unread", 4)
+    servers.fill(topic, range(60))
+    consumer = KafkaConsumer(
+        {
+            "bootstrap.servers": servers.bootstrap,
+            "group.id": "stuck",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    until(lambda: consumer.poll(0.1) is not None and len(consumer.assignment()) == 4)
+    until(lambda: scrape(watched.http).total(KAFKA_LAG, group="stuck") == 60)
+    seconds = scrape(watched.http).all(
+        "steelyard_kafka_consumer_group_lag_seconds", group="stuck", topic=topic
+    )
+    assert len(seconds) == 4
+    assert max(seconds) > 0
+    with Admin(servers.nameservers) as admin:
+        report = admin.kafka_group("stuck")
+        assert [row.offset for row in report.offsets] == [None] * 4
+        assert report.lag == admin.consumer_progress("stuck").lag == 60
+        assert max(admin.oldest_waits(report).values()) > 0
     consumer.close()
 
 
@@ -184,6 +215,13 @@ def told(consumer: PullConsumer, group: str) -> list[Rebalance]:
 
 def test_a_broker_that_is_down_is_told_and_delays_nobody(watched: Watched) -> None:
     until(lambda: readiness(watched.http) == (200, []))
+    topic = watched.servers.topic("coordinated", 1)
+    groups = {f"group-{number}" for number in range(6)}
+    for group in groups:
+        member = KafkaConsumer({"bootstrap.servers": watched.servers.bootstrap, "group.id": group})
+        member.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        member.close()
+    assert readiness(watched.http) == (200, [])
     watched.servers.stop_broker("broker-1")
     began = time.monotonic()
     seen = scrape(watched.http)
@@ -195,9 +233,17 @@ def test_a_broker_that_is_down_is_told_and_delays_nobody(watched: Watched) -> No
     status, missing = readiness(watched.http)
     assert status == 503
     assert [text.partition(":")[0] for text in missing] == ["broker broker-1"]
+    left = {
+        group for group in groups if seen.all("steelyard_kafka_consumer_group_members", group=group)
+    }
+    _, _, orphans = missing[0].partition(" without a coordinator: ")
+    assert {*orphans.split(", ")} == groups - left
+    count = seen.all("steelyard_kafka_groups_without_coordinator", broker="broker-1")
+    assert count == [len(groups - left)]
     assert get(watched.http, "/healthz")[0] == 200
     watched.servers.start_broker("broker-1")
     until(lambda: readiness(watched.http) == (200, []))
+    assert scrape(watched.http).total("steelyard_kafka_groups_without_coordinator") == 0
 
 
 def test_both_formats_and_no_other_paths(watched: Watched) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hypothesis import given, settings
+from tests.examples import examples
 from tests.ledger.stories import DELAY_MS, Story, stories
 
 from steelyard.config import HttpConfig
@@ -184,7 +185,7 @@ def test_groups_beyond_the_limit_are_added_up() -> None:
 
 
 @given(stories)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_the_counters_are_the_sums_of_the_tables(story: Story) -> None:
     """Whatever the batches: when all is settled, what was counted is what the ledger's tables say."""
     stream, states = Stream(DELAY_MS), dict[str, GroupState]()

@@ -84,17 +84,19 @@ def test_lags_of_both_dialects() -> None:
     group = GroupFigures(
         "g", 2, (OffsetRow("T", 0, 10, 5, NOW - 2_500), OffsetRow("T", 1, 7, 0, 0))
     )
-    a = figures("a", [QueueRow("T", 0, 4, 15, 100)], [group])
+    a = figures("a", [QueueRow("T", 0, 4, 15, 100), QueueRow("T", 1, 5, 8, 100)], [group])
     b = figures("b", [QueueRow("T", 0, 20, 30, 100)])
     rows = (
         PartitionRow("T", 0, "a", 0, 12),
         PartitionRow("T", 1, "b", 0, 3),  # deleted up to 20 by retention
         PartitionRow("T", 2, "b", 1, 9),  # nothing is known of its queue
+        PartitionRow("T", 3, "a", 1, -1),  # a member holds it and has not committed
     )
     theirs = kafka("b", KafkaGroupFigures("k", "classic", "Stable", 3, rows))
     waiting = {
         (MessageQueue("T", "a", 0), 12): NOW - 700,
         (MessageQueue("T", "b", 0), 3): NOW - 9_000,
+        (MessageQueue("T", "a", 1), 0): NOW - 4_000,
     }
     reading = ClusterReading({"n": ""}, (broker("a", a), broker("b", b, theirs)), waiting)
     assert found(reading, metrics.LAG) == {("a", "g", "T", "0"): 5, ("a", "g", "T", "1"): 0}
@@ -102,16 +104,32 @@ def test_lags_of_both_dialects() -> None:
         ("a", "g", "T", "0"): 2.5,
         ("a", "g", "T", "1"): 0,
     }
-    assert found(reading, metrics.KAFKA_LAG) == {("k", "T", "0"): 3, ("k", "T", "1"): 10}
-    assert found(reading, metrics.KAFKA_LAG_SECONDS) == {("k", "T", "0"): 0.7, ("k", "T", "1"): 9}
+    assert found(reading, metrics.KAFKA_LAG) == {
+        ("k", "T", "0"): 3,
+        ("k", "T", "1"): 10,
+        ("k", "T", "3"): 3,
+    }
+    assert found(reading, metrics.KAFKA_LAG_SECONDS) == {
+        ("k", "T", "0"): 0.7,
+        ("k", "T", "1"): 9,
+        ("k", "T", "3"): 4,
+    }
+    assert found(reading, metrics.KAFKA_OFFSET)["k", "T", "3"] == 0
     assert found(reading, metrics.KAFKA_OFFSET)["k", "T", "2"] == 9
-    assert found(reading, metrics.END_OFFSET) == {("a", "T", "0", ""): 15, ("b", "T", "0", "4"): 30}
+    assert found(reading, metrics.END_OFFSET) == {
+        ("a", "T", "0", ""): 15,
+        ("a", "T", "1", ""): 8,
+        ("b", "T", "0", "4"): 30,
+    }
 
 
 def test_a_broker_that_does_not_answer_has_one_series() -> None:
     reading = ClusterReading({"n": "refused"}, (broker("a", None, error="no answer"),), {}, 3)
     made = [*samples(reading, HttpConfig())]
-    assert [one.metric for one in made if one.labels == ("a",)] == [metrics.BROKER_UP]
+    assert [one.metric for one in made if one.labels == ("a",)] == [
+        metrics.BROKER_UP,
+        metrics.ORPHANS,
+    ]
     assert found(reading, metrics.BROKER_UP) == {("a",): 0}
     assert found(reading, metrics.NAMESERVER_UP) == {("n",): 0}
     assert found(reading, metrics.LEFT_OUT)["brokers",] == 3
@@ -139,12 +157,19 @@ def test_what_is_missing() -> None:
     )
     reading = ClusterReading(
         {"n": "", "m": "refused"},
-        (broker("a", a), broker("b", b, kafka("b", ready=False)), broker("d", None, error="late")),
+        (
+            broker("a", a),
+            broker("b", b, kafka("b", ready=False)),
+            broker("d", None, error="late")._replace(orphans=("g1",)),
+            broker("e", None, error="late")._replace(orphans=tuple("abcdefghijkl")),
+        ),
         {},
     )
     assert missing(reading) == [
         "nameserver m: refused",
         "broker b: does not serve Kafka's clients yet",
-        "broker d: late",
+        "broker d: late; 1 Kafka group without a coordinator: g1",
+        "broker e: late; 12 Kafka groups without a coordinator: a, b, c, d, e, f, g, h, i, j and 2 more",
     ]
+    assert found(reading, metrics.ORPHANS) == {("a",): 0, ("b",): 0, ("d",): 1, ("e",): 12}
     assert missing(ClusterReading({"n": ""}, (), {})) == ["no nameserver lists a broker"]

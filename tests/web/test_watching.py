@@ -72,6 +72,7 @@ def test_every_metric_of_the_issue_is_on_the_dashboard() -> None:
         "broker_answer_seconds",
         "series_left_out",
         "broker_start_time_seconds",
+        "broker_stood_still_seconds_total",
         "broker_bytes_in_total",
         "broker_kafka_logins_total",
         "broker_connections_displaced_total",

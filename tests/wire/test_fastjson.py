@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
@@ -224,7 +225,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), quoted=st.booleans())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_round_trip(kind: type[Body], data: st.DataObject, quoted: bool) -> None:
     body = data.draw(values_of(kind))
     text = fastjson.write(body, int_keys_quoted=quoted)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.errors import ProtocolError
 from steelyard.wire.remoting import frame, headers
@@ -76,7 +77,7 @@ def test_round_trip(command: Command, serialize: Serialize) -> None:
 
 
 @given(st.lists(st.tuples(COMMANDS, st.sampled_from(Serialize)), max_size=4), st.data())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_how_the_bytes_are_cut_does_not_matter(
     commands: list[tuple[Command, Serialize]], data: st.DataObject
 ) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.errors import MessageError, ProtocolError
 from steelyard.types import MessageQueue
@@ -215,7 +216,7 @@ def test_cut_at_every_length() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_changed_byte_is_an_error_or_another_message(data: st.DataObject) -> None:
     changed = bytearray(record() + record())
     position = data.draw(st.integers(0, len(changed) - 1))
@@ -315,32 +316,45 @@ def test_views_compare_by_what_is_stored() -> None:
     st.text(max_size=60),
     INT32,
     HOSTS,
-    st.tuples(*[st.integers(0, 2**63 - 1)] * 4),
+    HOSTS,
+    st.tuples(INT32, INT32),
+    st.tuples(INT32, *[st.integers(0, 2**63 - 1)] * 4),
     st.binary(max_size=50),
     st.binary(max_size=50),
 )
 def test_the_quick_writer_of_a_queue_writes_the_same(
     topic: str,
     queue_id: int,
-    host: bytes,
-    numbers: tuple[int, int, int, int],
+    born_host: bytes,
+    store_host: bytes,
+    common: tuple[int, int],
+    numbers: tuple[int, int, int, int, int],
     body: bytes,
     properties: bytes,
 ) -> None:
-    queue_offset, physical_offset, born, stored = numbers
-    assert record_writer(topic, queue_id, host)(*numbers, body, properties) == encode_record(
+    flag, queue_offset, physical_offset, born, stored = numbers
+    write = record_writer(topic, queue_id, born_host, store_host, *common)
+    assert write(*numbers, body, properties) == encode_record(
         topic=topic,
         queue_id=queue_id,
-        flag=0,
+        flag=flag,
         queue_offset=queue_offset,
         physical_offset=physical_offset,
-        sys_flag=0,
+        sys_flag=common[0],
         born_timestamp=born,
-        born_host=host,
+        born_host=born_host,
         store_timestamp=stored,
-        store_host=host,
-        reconsume_times=0,
+        store_host=store_host,
+        reconsume_times=common[1],
         prepared_transaction_offset=0,
         body=body,
         properties=properties,
     )
+
+
+def test_the_quick_writer_refuses_what_has_no_place() -> None:
+    write = record_writer("T", 0, bytes(8), bytes(8))
+    with pytest.raises(MessageError, match="properties of 32768 bytes; the limit is 32767"):
+        write(0, 0, 0, 0, 0, b"", bytes(32768))
+    with pytest.raises(MessageError, match="a number of the message is out of range"):
+        write(0, 0, 0, 1 << 63, 0, b"", b"")

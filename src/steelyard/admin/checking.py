@@ -19,6 +19,7 @@ from steelyard.driver.disk import LiveDisk
 from steelyard.errors import StorageError
 from steelyard.store import check, salvage
 from steelyard.store.files import Files, storage_error
+from steelyard.wording import counted
 
 PROGRESS_SECONDS = 1.0
 """Interval of progress updates, if standard error is a terminal."""
@@ -161,7 +162,7 @@ class Report:
     def finding(self, directory: str, found: check.CheckFinding) -> None:
         where = found.path
         if found.position >= 0:
-            where += f", byte {found.position} ({found.size} bytes)"
+            where += f", byte {found.position} ({counted(found.size, 'byte')})"
         whose = ""
         if found.count:
             last = found.offset + found.count - 1
@@ -190,11 +191,11 @@ def contents(summary: check.Summary) -> str:
     """Format whose data it is, and how much."""
     owner = str(summary.owner) if summary.owner.broker else "nobody yet"
     return (
-        f"{owner}; {summary.tables} tables, {summary.logs} logs, {summary.messages} messages,"
-        f" {summary.bytes} bytes"
+        f"{owner}; {counted(summary.tables, 'table')}, {counted(summary.logs, 'log')},"
+        f" {counted(summary.messages, 'message')}, {counted(summary.bytes, 'byte')}"
     )
 
 
 def verdict(summary: check.Summary) -> str:
     """Format how much is damaged, and how many notes there are."""
-    return f"{summary.damage} damaged, {summary.notes} notes"
+    return f"{summary.damage:,} damaged, {counted(summary.notes, 'note')}"

@@ -12,6 +12,7 @@ from steelyard.admin.asking import add_asking_command
 from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import date_milliseconds, in_seconds, shown
 from steelyard.errors import RouteError
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -82,7 +83,11 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
     text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"
     if report.began_at is not None:
         text += f"rebalancing for {_seconds(now - report.began_at)}\n"
-    text += "\nrecent rebalances and their causes, latest last:\n" if report.rebalances else ""
+    if report.rebalances:
+        text += "\nrecent rebalances and their causes, latest last:\n"
+    else:
+        text += f"\nno rebalance since {report.coordinator} started or became the coordinator"
+        text += "; the ledger has those before\n"
     which = "epoch" if report.kind == "consumer" else "after generation"
     for rebalance in report.rebalances[-REASONS:]:
         text += f"  {date_milliseconds(rebalance.at)}  {which} {rebalance.generation}"
@@ -101,7 +106,7 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
         if flapper.until is not None:
             text += f"; it may return in {_seconds(flapper.until - now)}"
         text += "\n"
-    text += f"\n{len(report.members)} members\n"
+    text += f"\n{counted(len(report.members), 'member')}\n"
     for member in report.members:
         partitions = ", ".join(f"{topic}-{number}" for topic, number in member.partitions)
         static = f", static {member.instance_id}" if member.instance_id is not None else ""

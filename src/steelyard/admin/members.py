@@ -17,6 +17,7 @@ from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
 from steelyard.printable import printable
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -100,7 +101,7 @@ async def consumer_status(admin: Admin, options: argparse.Namespace) -> CommandO
     document = {**_member_document(group, infos), "silent": silent}
     if not silent:
         return CommandOutcome(text + verdict(infos, now), document)
-    text += f"\n\n{len(silent)} of {len(asked)} members did not answer\n"
+    text += f"\n\n{len(silent)} of {counted(len(asked), 'member')} did not answer\n"
     return CommandOutcome(text, document, exits.UNREACHABLE)
 
 

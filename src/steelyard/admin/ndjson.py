@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from steelyard.decoding import prepared
 from steelyard.errors import MessageError
 from steelyard.produce.rules import RESERVED_PROPERTIES
 from steelyard.types import Message
@@ -131,7 +132,7 @@ def record_line(record: ConsumerRecord) -> bytes:
 def parse_message(line: bytes, topic: str | None) -> Message:
     """Parse the message in a line; `topic` overrides its own. Raises MessageError."""
     try:
-        given = msgspec.json.decode(line, type=MessageLine)
+        given = msgspec.json.decode(line, type=prepared(MessageLine))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MessageError(f"not a message in the format of `consume --json`: {error}") from None
     return Message(

@@ -12,6 +12,7 @@ from steelyard.admin import names
 from steelyard.admin.asking import add_nameserver_option, log_to_stderr, with_credentials
 from steelyard.admin.starts import seconds
 from steelyard.errors import ConfigError, MessageError
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.types import Message, SendResult
@@ -96,14 +97,15 @@ def run_produce(options: argparse.Namespace) -> int:
     _check(options)
     log_to_stderr("CRITICAL")
     try:
-        sent, taken = run(_produce(options))
+        sent, taken, last = run(_produce(options))
     except OSError as error:
         if error.filename is None:
             raise
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
     if not options.json:
         topic = "" if options.topic is None else f" to {options.topic}"
-        print(f"sent {sent} messages{topic} in {taken:.2f} s")
+        where = "" if last is None else f", the last to {_place(last)}"
+        print(f"sent {counted(sent, 'message')}{topic} in {taken:.2f} s{where}")
     return 0
 
 
@@ -222,8 +224,11 @@ async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-async def _produce(options: argparse.Namespace) -> tuple[int, float]:
-    """Send everything; return the number of messages and the time. The first error ends it."""
+async def _produce(options: argparse.Namespace) -> tuple[int, float, SendResult | None]:
+    """Send everything; return the number of messages, the time and the last result.
+
+    The first error ends it.
+    """
     import asyncio
 
     from steelyard.client.aio.producer import Producer
@@ -232,6 +237,7 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     sent = 0
+    last: SendResult | None = None
     source = messages(options)
     turn = asyncio.Lock()
     config = with_credentials(ProducerConfig())
@@ -240,7 +246,7 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     ) as producer:
 
         async def work() -> None:
-            nonlocal sent
+            nonlocal sent, last
             while True:
                 async with turn:
                     found = await anext(source, None)
@@ -248,10 +254,10 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
                     return
                 number, message = found
                 with _named(number):
-                    result = await producer.send(message)
+                    last = await producer.send(message)
                 sent += 1
                 if options.json:
-                    print(_result_json(result), flush=True)
+                    print(_result_json(last), flush=True)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -259,12 +265,17 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
                     group.create_task(work())
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-    return sent, loop.time() - begun
+    return sent, loop.time() - begun, last
 
 
 def _workers(options: argparse.Namespace) -> int:
     """Return the number of senders: one for lines, to keep their order per queue."""
     return 1 if options.count is None else min(IN_FLIGHT_MAX, max(1, options.count))
+
+
+def _place(result: SendResult) -> str:
+    queue = result.queue
+    return f"{queue.broker_name}, queue {queue.queue_id}, offset {result.queue_offset}"
 
 
 def _result_json(result: SendResult) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,6 @@ CONSOLE_PORT = 9470
 
 HTTP_OF_UP = ("nameservers", "brokers", "address_translation")
 """Settings that `up` gives to its HTTP server."""
-
-FOR_BOTH = ("max_connections", "max_connections_per_ip")
-"""Settings of the brokers of `up` that its nameserver has, too."""
 
 UP = (
     ("--brokers", int, "N", "number of brokers; default: 1"),
@@ -61,6 +58,30 @@ BOUNDS = (
 )  # fmt: skip
 
 
+SECURITY = (
+    ("--tls-mode", "tls.server_mode", "disabled|permissive|enforcing", "whether RocketMQ clients may, or must, connect with TLS; default: permissive, if there is a certificate"),
+    ("--tls-certificate", "tls.server_cert_file", "FILE", "certificate of the RocketMQ ports and its chain, in PEM"),
+    ("--tls-key", "tls.server_key_file", "FILE", "the certificate's key, in PEM; default: it is in the same file"),
+    ("--tls-client-ca", "tls.server_trust_file", "FILE", "certificates, in PEM, of those who may sign the certificates of RocketMQ clients"),
+    ("--tls-client-auth", "tls.server_need_client_auth", "none|optional|require", "whether RocketMQ clients must show a certificate; default: none"),
+    ("--acl-file", "acl_file", "FILE", "YAML file with the accounts of RocketMQ clients, as plain_acl.yml; they must then sign their requests"),
+)  # fmt: skip
+"""Options of servers for their RocketMQ ports, and the settings that they are."""
+
+ACL_ACCESS_KEY = (
+    "--acl-access-key",
+    "acl_access_key",
+    "KEY",
+    "the administrator's account in --acl-file with which brokers sign their own requests",
+)
+TLS_CA = (
+    "--tls-ca",
+    "tls_client.trust_file",
+    "FILE",
+    "connect to nameservers and brokers with TLS, and trust those who have these certificates, in PEM, or are vouched for by them",
+)
+"""Options of servers that ask others."""
+
 KAFKA_SECURITY = (
     ("--kafka-tls-certificate", "kafka.ssl_certificate_file", "FILE", "encrypt Kafka connections (TLS) with this certificate and its chain, in PEM"),
     ("--kafka-tls-key", "kafka.ssl_key_file", "FILE", "the certificate's key, in PEM; default: it is in the same file"),
@@ -68,6 +89,8 @@ KAFKA_SECURITY = (
     ("--kafka-tls-client-auth", "kafka.ssl_client_auth", "none|requested|required", "whether Kafka clients must show a certificate; default: none"),
     ("--kafka-sasl", "kafka.sasl_enabled_mechanisms", "MECHANISM,MECHANISM", "Kafka clients log in, with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (see docs/OPERATIONS.md for OAUTHBEARER); default: they do not"),
     ("--users", "users_file", "FILE", "TOML file with users to create if they never existed: a table [NAME] with a password for each"),
+    ("--kafka-authorizer", "kafka.authorizer", "none|acl", "whether access rules (ACLs) say what Kafka clients may do; default: none, everybody may do everything"),
+    ("--kafka-super-users", "kafka.super_users", "User:NAME,User:NAME", "Kafka clients that may do everything, whatever the rules"),
 )  # fmt: skip
 """Options of `up` and `broker` for the Kafka listener, and the settings that they are."""
 
@@ -87,6 +110,24 @@ class _Sets(argparse.Action):
     ) -> None:
         value = self.const if self.nargs == 0 else values
         namespace.settings = [*namespace.settings, f"{self.dest}={value}"]
+
+
+class _NamedOtherwise(argparse.Action):
+    """An option of another command: names the one in `const` that this command has for it."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
+        super().__init__(
+            option_strings, argparse.SUPPRESS, nargs="?", const=const, help=argparse.SUPPRESS
+        )
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        parser.error(f"the port is given with {self.const} here, not with {option_string}")
 
 
 def add_up(
@@ -138,6 +179,7 @@ def add_nameserver(
     _add_own_options(nameserver, 9876)
     nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
     _add_serving_options(nameserver)
+    _add_set_options(nameserver, SECURITY)
     _add_settings(nameserver, "--set", example="broker_expiry_ms=30000")
     return nameserver
 
@@ -158,8 +200,7 @@ def add_broker(
         metavar="P",
         help="serve Kafka clients on this port (0: pick a free port); default: not served",
     )
-    for option, setting, metavar, text in BROKER:
-        broker.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
+    _add_set_options(broker, BROKER)
     _add_serving_options(broker)
     _add_broker_options(broker)
     return broker
@@ -175,6 +216,7 @@ def add_http(
         " Ctrl-C stops it. `steelyard up --http` starts this, too.",
     )
     _add_own_options(http, 9464)
+    http.add_argument("--http", action=_NamedOtherwise, const="--port")
     option, setting, metavar, _ = BROKER[1]
     text = "nameservers of the cluster; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876"
     http.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
@@ -185,6 +227,7 @@ def add_http(
         help="names of brokers that must answer before the cluster is ready; default: those that"
         " are registered",
     )
+    _add_set_options(http, [TLS_CA])
     _add_allow_changes(http, action=_Sets, nargs=0, const="true")
     _add_common_options(http)
     _add_settings(http, "--set", example="timeout_ms=1000")
@@ -229,6 +272,7 @@ def add_console(
         metavar="P",
         help="port to serve the console on (0: pick a free port); default: %(default)s",
     )
+    console.add_argument("--port", action=_NamedOtherwise, const="--http")
     console.add_argument("--open", action="store_true", help="open it in the default browser")
     _add_allow_changes(console, action=_Sets, nargs=0, const="true")
     _add_common_options(console)
@@ -285,6 +329,14 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_set_options(
+    parser: argparse.ArgumentParser, table: Iterable[tuple[str, str, str, str]]
+) -> None:
+    """Add options that are settings."""
+    for option, setting, metavar, text in table:
+        parser.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
+
+
 def _add_settings(parser: argparse.ArgumentParser, *options: str, example: str) -> None:
     parser.add_argument(
         *options,
@@ -315,8 +367,7 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
         dest="ledger",
         help="do not write the rebalance ledger",
     )
-    for option, setting, metavar, text in KAFKA_SECURITY:
-        parser.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
+    _add_set_options(parser, (*SECURITY, ACL_ACCESS_KEY, TLS_CA, *KAFKA_SECURITY))
     _add_settings(parser, "--set", "--kafka-set", example="store.retention_ms=3600000")
 
 
@@ -397,9 +448,10 @@ def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str], list[s
         shared += ["--log-format", options.log_format]
     if options.config is not None:
         shared += ["--config", os.path.abspath(options.config)]
+    from steelyard.servers.deployment import HTTP_SHARED, NAMESERVER_SHARED, shared_texts
+
     broker = [f"--set={each}" for each in options.settings]
-    nameserver = [
-        f"--set={each}" for each in options.settings if each.partition("=")[0].strip() in FOR_BOTH
-    ]
-    http = ["--allow-changes"] if options.allow_changes else []
+    nameserver = [f"--set={each}" for each in shared_texts(options.settings, NAMESERVER_SHARED)]
+    http = [f"--set={each}" for each in shared_texts(options.settings, HTTP_SHARED)]
+    http += ["--allow-changes"] if options.allow_changes else []
     return [*broker, *shared], [*nameserver, *shared], [*http, *shared]

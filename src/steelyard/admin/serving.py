@@ -89,16 +89,16 @@ def _says_json(options: argparse.Namespace) -> bool:
 
 def _exposed_up(options: argparse.Namespace, layout: Deployment) -> list[str]:
     from steelyard.addresses import is_loopback
-    from steelyard.driver.listening import FIREWALL, exposed, kafka_doors
+    from steelyard.driver.listening import exposed, kafka_doors, remoting_doors
 
     if is_loopback(layout.host):
         return []
-    doors = {"the RocketMQ ports": FIREWALL}
-    if layout.kafka_port is not None:
-        from steelyard.config import BrokerConfig, KafkaConfig
-        from steelyard.settings import build
+    from steelyard.config import BrokerConfig, KafkaConfig
+    from steelyard.settings import build
 
-        config = build(BrokerConfig, server_options.values(options, "broker", BrokerConfig))
+    config = build(BrokerConfig, server_options.values(options, "broker", BrokerConfig))
+    doors = remoting_doors("the RocketMQ ports", has_logins=config.has_logins)
+    if layout.kafka_port is not None:
         doors |= kafka_doors(has_logins=(config.kafka or KafkaConfig()).has_logins)
     return exposed(layout.host, doors)
 
@@ -125,7 +125,7 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
     import socket
 
     from steelyard.config import NameserverConfig
-    from steelyard.driver.listening import FIREWALL, exposed
+    from steelyard.driver.listening import exposed, remoting_doors
     from steelyard.servers.server import serve_nameserver, stop_signals, until_stopped
     from steelyard.settings import build
 
@@ -138,7 +138,8 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
         _report(address=server.address)
         code = await until_stopped(server.driver, stop, _end_of_input())
     else:
-        for text in exposed(options.host, {"the nameserver": FIREWALL}):
+        doors = remoting_doors("the nameserver", has_logins=config.has_logins)
+        for text in exposed(options.host, doors):
             _warn(options, "nameserver", text)
         _say_ready(options, "nameserver", server)
         code = await until_stopped(server.driver, stop)
@@ -155,7 +156,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
 
     from steelyard.client.settings import nameserver_addresses
     from steelyard.config import BrokerConfig, KafkaConfig
-    from steelyard.driver.listening import FIREWALL, exposed, kafka_doors, unreachable
+    from steelyard.driver.listening import exposed, kafka_doors, remoting_doors, unreachable
     from steelyard.nodes.broker.peers.joining import AwaitRefusal
     from steelyard.servers.server import serve_broker, stop_signals, until_stopped
     from steelyard.settings import build
@@ -176,7 +177,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     )
     refusal = server.driver.ask(AwaitRefusal())
     waits: list[asyncio.Future[object]] = [
-        asyncio.ensure_future(server.known(config.name, nameservers)),
+        asyncio.ensure_future(server.known()),
         asyncio.ensure_future(stop.wait()),
     ]
     done, _ = await asyncio.wait(
@@ -198,7 +199,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         advertised = filter(None, (server.address, server.kafka))
         for text in unreachable(options.host, (each.rpartition(":")[0] for each in advertised)):
             _warn(options, config.name, text)
-        doors = {"the RocketMQ port": FIREWALL}
+        doors = remoting_doors("the RocketMQ port", has_logins=config.has_logins)
         if server.kafka:
             doors |= kafka_doors(has_logins=(config.kafka or KafkaConfig()).has_logins)
         for text in exposed(options.host, doors):
@@ -215,13 +216,20 @@ def run_http(options: argparse.Namespace) -> int:
 
 
 async def _serve_http(options: argparse.Namespace) -> int:
-    from steelyard.admin.asking import kafka_login
+    from steelyard.admin.asking import credentials, kafka_login
     from steelyard.servers.server import stop_signals
 
     config = _http_config(options)
     http = _http_server_class()
     stop = stop_signals()
-    server = http(config, host=options.host, port=options.port, login=kafka_login())
+    server = http(
+        config,
+        host=options.host,
+        port=options.port,
+        access=credentials(),
+        login=kafka_login(),
+        option="" if options.supervised else "--port",
+    )
     console = f"console at http://{server.address}, " if config.console else ""
     ready = f"ready: {console}metrics at http://{server.address}/metrics"
     return await _run_http_server(options, server, stop, ready)
@@ -250,6 +258,7 @@ async def _serve_console(options: argparse.Namespace) -> int:
         tls=tls_context(options.tls),
         access=credentials(),
         login=kafka_login(),
+        option="--http",
     )
     url = f"http://{server.address}/"
     if options.open:

@@ -26,6 +26,7 @@ from steelyard.admin.printing import date_seconds
 from steelyard.admin.reaching import PatientAdmin, told
 from steelyard.errors import ArgumentError, ConfigError, SteelyardError
 from steelyard.printable import printable, printable_lines
+from steelyard.wording import counted
 
 Ask = Callable[[], Awaitable[tuple[CommandOutcome, list[Unreachable]]]]
 
@@ -183,7 +184,8 @@ class _Screen:
         height = os.get_terminal_size(sys.stdout.fileno()).lines
         if len(lines) > height > 0:
             left_out = len(lines) - height + 1
-            lines[height - 1 :] = [f"... {left_out} more lines: a larger terminal shows them"]
+            more = counted(left_out, "more line")
+            lines[height - 1 :] = [f"... {more}: a larger terminal shows all"]
         _write("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
 
 

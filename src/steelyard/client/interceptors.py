@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from steelyard.client.application import ConsumerApplication, Functions
+from steelyard.client.serialization import BodyDeserializer
 from steelyard.config import ConsumerConfig, ProducerConfig
 from steelyard.driver.logs import logger
 from steelyard.errors import ConfigError
@@ -125,9 +126,10 @@ class ConsumeContext:
     """Where they were read: of a message that is delivered again, the group's retry topic."""
     messages: tuple[MessageView, ...]
     status: ConsumeStatus | ConsumeOrderlyStatus | None = None
-    """In `after_consume`: the outcome; None if the listener was cancelled."""
+    """In `after_consume`: the outcome; None if the listener was cancelled; RECONSUME_LATER, too, if
+    the deserializer refused some messages of the batch."""
     error: BaseException | None = None
-    """In `after_consume`: what the listener raised."""
+    """In `after_consume`: what the listener or the deserializer raised."""
     notes: dict[object, Any] = field(default_factory=dict)
     """For interceptors: what they keep from `before_consume` to `after_consume`."""
 
@@ -138,7 +140,8 @@ class Interceptor:
     Override what you need; the other methods do nothing. They must be quick and must not block:
     they run in the caller's thread or task, except for `after_send` of `send_async`, which runs in
     the event loop's thread. Exceptions are logged and have no effect. Several interceptors are
-    called in the order given, after a send or a delivery in the reverse order.
+    called in the order given, after a send or a delivery in the reverse order. Bodies, keys and
+    values are bytes: interceptors come after a serializer, and before a deserializer.
     """
 
     def before_send(self, context: SendContext) -> None:
@@ -262,9 +265,13 @@ class InterceptedApplication(ConsumerApplication):
     """The application of a consumer whose listener is watched by interceptors."""
 
     def __init__(
-        self, functions: Functions, interception: Interception, config: ConsumerConfig
+        self,
+        functions: Functions,
+        interception: Interception,
+        config: ConsumerConfig,
+        deserializer: BodyDeserializer[Any] | None,
     ) -> None:
-        super().__init__(functions, orderly=config.orderly)
+        super().__init__(functions, orderly=config.orderly, deserializer=deserializer)
         self._interception = interception
         self._config = config
         self._contexts: dict[int, ConsumeContext] = {}
@@ -295,13 +302,16 @@ class InterceptedApplication(ConsumerApplication):
         return verdict
 
     def abandoned(self, handed: object) -> None:
+        super().abandoned(handed)
         self._ended(handed, None)
 
     def _ended(self, handed: object, verdict: Verdict, error: BaseException | None = None) -> None:
         context = self._contexts.pop(id(handed), None)
         if context is None:
             return
-        if isinstance(verdict, ConsumeStatus | ConsumeOrderlyStatus):
+        if isinstance(verdict, tuple):  # some messages were refused by the deserializer
+            context.status = ConsumeStatus.RECONSUME_LATER
+        elif isinstance(verdict, ConsumeStatus | ConsumeOrderlyStatus):
             context.status = verdict
         context.error = error
         self._interception.consumed(context)

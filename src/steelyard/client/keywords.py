@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from steelyard.checks import Int32, PositiveInt32
+from steelyard.checks import Int32, Positive, PositiveInt32
 from steelyard.config import Compression, LatencyFaults
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
 
@@ -48,6 +48,15 @@ class ProducerSettings(TypedDict, total=False):
       or replicate in time. RocketMQ: retryAnotherBrokerWhenNotStoreOK.
     - `retry_codes` ('5.x'): The error codes retried on another broker, as in `4.x` or `5.x`
       (retryResponseCodes). 5.x also retries SYSTEM_BUSY (2) and GO_AWAY (1500).
+    - `auto_batch` (False): Send messages that are sent at about the same time in batches
+      (autoBatch). It pays where many small messages are sent at once; a single send waits for
+      longer.
+    - `batch_max_delay_ms` (10): Maximum wait of a message for others (batchMaxDelayMs); 0: only
+      for those sent with it.
+    - `batch_max_bytes` (32 * 1024): Size at which a batch is sent without waiting
+      (batchMaxBytes).
+    - `total_batch_max_bytes` (32 * 1024 * 1024): Maximum size of all messages that wait; further
+      ones are sent alone (totalBatchMaxBytes).
     - `latency_faults` ('off'): Avoid slow and failed brokers by the table of `4.x` or `5.x`;
       `off`: do not. RocketMQ: sendLatencyFaultEnable. Source: MQFaultStrategy.java.
     - `detect` (False): Probe avoided brokers to find out whether they are reachable again
@@ -77,6 +86,10 @@ class ProducerSettings(TypedDict, total=False):
     in_flight_bytes_max: int
     retry_another_broker: bool
     retry_codes: Literal["4.x", "5.x"]
+    auto_batch: bool
+    batch_max_delay_ms: Int32
+    batch_max_bytes: Annotated[int, Meta(ge=1, le=4 * 1024 * 1024)]
+    total_batch_max_bytes: Positive
     latency_faults: LatencyFaults
     detect: bool
     detect_interval_ms: int

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import ConsumerApplication, Functions, check_functions
 from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.kept import kept_file
+from steelyard.client.serialization import BodyDeserializer, Deserialize
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
 from steelyard.config import LitePullConfig
@@ -19,12 +20,13 @@ from steelyard.errors import ClosedError, ConfigError
 from steelyard.nodes.consumer.remoting.contract import Assign, Poll
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.types import MessageQueue
+from steelyard.wire.remoting.message import Body
 
 if TYPE_CHECKING:
     import ssl
 
 
-class Polling:
+class Polling(Generic[Body]):
     """Arguments and calls of a lite pull consumer.
 
     `config`: the settings in use; `started`: whether `start` was called. `given`: settings passed
@@ -39,6 +41,7 @@ class Polling:
         *,
         allocate: Strategy | None,
         interceptors: Sequence[Interceptor] | None,
+        deserializer: Deserialize[Body] | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         check_functions(functions)
@@ -55,6 +58,8 @@ class Polling:
         self._functions = functions
         self._allocate = allocate
         self._interception = Interception(interceptors)
+        remedy = "to continue without it, seek to offset {}"
+        self._deserializer = BodyDeserializer(deserializer, remedy)
         self._tls = tls_context(tls)
         self._first: list[Assign] = []
         """Queues assigned before the start."""

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
+from steelyard.checks import is_right, kind_of
+from steelyard.client.serialization import BodySerializer
 from steelyard.client.settings import DEFAULT_GROUP, client_config
 from steelyard.config import ProducerConfig
 from steelyard.driver.logs import logger
 from steelyard.errors import ConfigError, MessageError, RouteError
 from steelyard.nodes.producer import Half, TransactionCheck
+from steelyard.produce.outgoing import reply_topic
 from steelyard.types import Message, MessageQueue, SendStatus, TransactionState
 from steelyard.wire.remoting.message import MessageView
 from steelyard.wire.remoting.properties import UNIQ_KEY
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Sent = TypeVar("Sent", default=bytes | str)
+else:  # Python 3.11 has no defaults of type variables
+    from typing import TypeVar
+
+    Sent = TypeVar("Sent")
+
 log = logger("steelyard.producer")
+
+_BODY = kind_of(bytes | str | None)
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses a queue for a message. The queues are in route order: by broker name and number."""
@@ -35,6 +49,8 @@ class MessageFields(TypedDict, total=False):
     - `keys`: one or several keys for queries.
     - `properties`: a mapping of names to texts.
     - `delay_level`: 1 to 18: the broker delays the message for 1 s to 2 h; 0: no delay.
+    - `delay_ms`: the broker delays the message by so many ms, up to 3 days by default.
+    - `deliver_at_ms`: the broker delays the message until then, in ms since the epoch.
     - `sharding_key`: messages with the same key go to the same queue, in order.
     """
 
@@ -42,24 +58,55 @@ class MessageFields(TypedDict, total=False):
     keys: str | Sequence[str]
     properties: Mapping[str, str] | None
     delay_level: int
+    delay_ms: int
+    deliver_at_ms: int
     sharding_key: str
 
 
-def as_message(message: Message | str, body: bytes | str | None, fields: MessageFields) -> Message:
-    """Return the message given to `send`, whole or as topic and body. Text is encoded as UTF-8."""
+def as_message(
+    message: Message | str,
+    body: object,
+    fields: MessageFields,
+    serializer: BodySerializer | None = None,
+) -> Message:
+    """Return the message given to `send`, whole or as topic and body.
+
+    Without a serializer the body is bytes, or text that is encoded as UTF-8. Raises ArgumentError,
+    MessageError, SerializationError.
+    """
     if fields.get("properties", "") is None:
         fields = {**fields, "properties": {}}
+    if serializer is None:
+        body = _plain(body)
     if isinstance(message, Message):
         if body is not None:
             raise MessageError("give either a Message, or a topic and a body, not both")
         return msgspec.structs.replace(message, **fields) if fields else message
     if not isinstance(message, str):
         raise MessageError(f"expected a Message, or a topic and a body, not {message!r}")
-    if isinstance(body, str):
-        body = body.encode()
-    if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise MessageError(f"the body of a message must be bytes or str, not {type(body).__name__}")
-    return Message(message, bytes(body), **fields)  # type: ignore[arg-type]  # properties are no longer None
+    if body is None:
+        raise MessageError("give a Message, or a topic and a body")
+    if serializer is not None:
+        body = serializer.body(message, fields.get("properties") or {}, body)
+    data = body.encode() if isinstance(body, str) else body
+    return Message(message, data, **fields)  # type: ignore[arg-type]  # checked; properties are no longer None
+
+
+def as_reply(
+    request: MessageView[Any],
+    body: object,
+    fields: MessageFields,
+    serializer: BodySerializer | None,
+) -> Message:
+    """Return the message that replies to a request. Raises as `as_message` does."""
+    if serializer is None:  # a wrong argument is told first
+        body = _plain(body)
+    return as_message(reply_topic(request), body, fields, serializer)
+
+
+def _plain(body: object) -> object:
+    """Return a body, or None, that needs no serializer. Raises ArgumentError."""
+    return body if is_right(_BODY, body) else _BODY.take("body", body)
 
 
 def producer_config(

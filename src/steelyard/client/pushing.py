@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import SystemRandom
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Generic, Self
 
 from msgspec import Meta
 
@@ -13,12 +13,14 @@ from steelyard.allocate.plan import Strategy
 from steelyard.client.application import ConsumerApplication, Functions, check_functions
 from steelyard.client.interceptors import InterceptedApplication, Interception, Interceptor
 from steelyard.client.kept import kept_file
+from steelyard.client.serialization import BodyDeserializer, Deserialize
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError, ConfigError
 from steelyard.nodes.consumer.remoting.contract import Resize
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
+from steelyard.wire.remoting.message import Body
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +38,7 @@ LISTENERS_MAX = 32_767
 Listeners = Annotated[int, Meta(ge=1, le=LISTENERS_MAX)]
 
 
-class Pushing:
+class Pushing(Generic[Body]):
     """Arguments and calls of a push consumer.
 
     `config`: the settings in use; `started`: whether `start` was called. `given`: settings passed
@@ -51,6 +53,7 @@ class Pushing:
         *,
         allocate: Strategy | None,
         interceptors: Sequence[Interceptor] | None,
+        deserializer: Deserialize[Body] | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         whole = client_config(ConsumerConfig, config, given)
@@ -65,6 +68,8 @@ class Pushing:
         self.started = False
         self._functions = functions
         self._interception = Interception(interceptors)
+        reader = BodyDeserializer(deserializer, "it will be delivered again")
+        self._deserializer = reader if reader.is_on else None
         self._allocate = allocate
         self._tls = tls_context(tls)
         self.on_keep: Callable[[bytes], None] | None = None
@@ -99,8 +104,12 @@ class Pushing:
         node = ConsumerNode(self.config, SystemRandom(), self._allocate, kept)
         self.started = True
         if self._interception.is_on:
-            return node, InterceptedApplication(self._functions, self._interception, self.config)
-        return node, ConsumerApplication(self._functions, orderly=self.config.orderly)
+            return node, InterceptedApplication(
+                self._functions, self._interception, self.config, self._deserializer
+            )
+        return node, ConsumerApplication(
+            self._functions, orderly=self.config.orderly, deserializer=self._deserializer
+        )
 
 
 def resize(listeners: int) -> Resize:

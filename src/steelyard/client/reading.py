@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from random import SystemRandom
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple
 
 from steelyard.checks import PLAIN_TOO
 from steelyard.client.interceptors import Interception, Interceptor
+from steelyard.client.serialization import RecordDeserializers
 from steelyard.client.settings import check_address, configured, tls_context
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.driver.logs import logger
@@ -20,6 +21,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
     Commit,
     ConsumerRecord,
+    Key,
     Lost,
     OffsetAndMetadata,
     Poll,
@@ -27,6 +29,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Seek,
     Stop,
     Subscribe,
+    Value,
 )
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.nodes.seam import Call
@@ -99,7 +102,7 @@ class RebalanceHooks:
         """Nothing is to be done."""
 
 
-class Reading:
+class Reading(Generic[Key, Value]):
     """Arguments and calls of a Kafka consumer. `config`: the settings in use."""
 
     def __init__(
@@ -109,18 +112,21 @@ class Reading:
         given: Mapping[str, object],
         hooks: RebalanceHooks,
         interceptors: Sequence[Interceptor] | None,
+        deserializers: RecordDeserializers[Key, Value],
         tls: bool | ssl.SSLContext | None,
         token: Callable[[], str] | None = None,
     ) -> None:
         self.config = kafka_config(config, given)
         self._hooks = hooks
         self._interception = Interception(interceptors)
+        self._deserializers = deserializers
         self._tls = tls_context(_encryption(self.config, tls))
         self._login = _login(self.config, token)
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)
         self._unread: deque[ConsumerRecord] = deque()
-        """Records fetched by an iteration but not yielded yet."""
+        """Records fetched by an iteration but not yielded yet, or from one on that a deserializer
+        refused: the next poll reads them again."""
         self._closed = False
         self.make()  # raises ConfigError now rather than later
 
@@ -139,25 +145,46 @@ class Reading:
         )
 
     def poll_call(self, timeout_ms: int, max_records: int | None) -> Poll:
-        """Return the node's call for a poll. Unyielded records of an iteration are read again."""
+        """Return the node's call for a poll."""
         records_max = self.config.max_poll_records if max_records is None else max_records
         return Poll(records_max, timeout_ms, next(self._numbers))
 
+    def _intercept(self, records: Sequence[ConsumerRecord], began_at_ns: int) -> None:
+        """Tell the interceptors of records that are about to be returned."""
+        if records and self._interception.is_on:
+            config = self.config
+            self._interception.received(records, config.group_id, config.client_id, began_at_ns)
+
+    def _deserialized(
+        self, records: list[ConsumerRecord], began_at_ns: int
+    ) -> list[ConsumerRecord[Key, Value]]:
+        """Return what a poll returns of these records: those before one that fails.
+
+        The others stay unread. Raises DeserializationError if the first one fails.
+        """
+        whole, error = self._deserializers.records(records)
+        if error is not None:
+            self._unread.extend(records[len(whole) :])
+            if not whole:
+                raise error
+        self._intercept(records[: len(whole)], began_at_ns)
+        return whole
+
     def unread(self) -> dict[TopicPartition, int]:
-        """Return the first unyielded record of an iteration in each partition."""
+        """Return the offset of the first unread record of each partition that has any."""
         first: dict[TopicPartition, int] = {}
         for record in self._unread:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
     def forget(self, partition: TopicPartition) -> None:
-        """Discard unyielded records of this partition."""
+        """Discard unread records of this partition."""
         kept = [record for record in self._unread if (record.topic, record.partition) != partition]
         self._unread.clear()
         self._unread.extend(kept)
 
     def rewinds(self) -> list[Call[None]]:
-        """Return the node's calls to read unyielded records of an iteration again."""
+        """Return the node's calls to fetch the unread records again."""
         calls: list[Call[None]] = [Seek(partition, at) for partition, at in self.unread().items()]
         self._unread.clear()
         return calls

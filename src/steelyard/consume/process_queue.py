@@ -86,13 +86,17 @@ class ProcessQueue:
         while runs and runs[0].finished:
             runs.popleft()
 
-    def put_back(self, run: ConsumeRequest) -> None:
-        """The newest run taken was finished and then not wanted: it is the next to take again."""
+    def put_back(self, run: ConsumeRequest, wanted: int = 0) -> None:
+        """The newest run taken was finished and then not wanted: it is the next to take again.
+
+        Except for its first messages, as many as were `wanted`.
+        """
         assert run.finished
         assert not self._waiting or run.messages[-1].queue_offset < self._waiting[0].queue_offset
-        self._waiting.extendleft(reversed(run.messages))
-        self.count += len(run.messages)
-        self.size_bytes += run.size_bytes
+        back = run.messages[wanted:]
+        self._waiting.extendleft(reversed(back))
+        self.count += len(back)
+        self.size_bytes += sum([len(message.stored_body) for message in back])
 
     def discard_waiting(self) -> int:
         """Discard messages not yet taken, which the next owner will pull again; return how many."""

@@ -66,15 +66,13 @@ class ConsumeStatistics:
         step.pull_ms += took_ms
         step.pulled += messages
 
-    def consumed(self, topic: str, took_ms: int, messages: int, ok: bool, now: int) -> None:
-        """Record a call of the listener and its result."""
+    def consumed(self, topic: str, took_ms: int, consumed: int, failed: int, now: int) -> None:
+        """Record a call of the listener, and how many messages it consumed and did not."""
         step = self._step(topic, now)
         step.calls += 1
         step.call_ms += took_ms
-        if ok:
-            step.consumed += messages
-        else:
-            step.failed += messages
+        step.consumed += consumed
+        step.failed += failed
 
     def _step(self, topic: str, now: int) -> _Step:
         """Return the current step."""

@@ -15,14 +15,16 @@
 
 Text is UTF-8, not empty, and without U+0001 and U+0002. What is not text is left out.
 
-The offset in a record is ignored: the first record of a batch has its base offset, and so on. A
-message that does not fit into an answer, a record that cannot be read, and the rest of a batch that
-cannot be unpacked any further are left out.
+The offset in a record is ignored: the first record of a batch has its base offset, and so on. Only
+where compaction removed records it tells which are left. A message that does not fit into an
+answer, a record that cannot be read, and the rest of a batch that cannot be unpacked any further
+are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -127,26 +129,37 @@ def convert(
     """
     header = records.header
     base = header.base_offset
+    offsets: Sequence[int] = range(base, header.next_offset)
+    if header.is_sparse:
+        if records.reached < header.count:
+            effort.left = records.reach(header.count, effort.left)
+            if records.reached < header.count and not records.fault:
+                return offset
+        offsets = [each for each, _ in records.times(0, records.reached)]
     is_simple = wanted.codes is None and wanted.condition is None
-    while offset < stop and effort.left > 0 and len(found.parts) < found.count_max:
-        index = offset - base
-        until = min(index + _READ_RECORDS, stop - base)
+    index = bisect_left(offsets, offset)
+    last = bisect_left(offsets, stop)
+    while index < last and effort.left > 0 and len(found.parts) < found.count_max:
+        until = min(index + _READ_RECORDS, last)
         if records.reached < until:
             effort.left = records.reach(until, effort.left)
             until = min(until, records.reached)
         if index >= until:
             if not records.fault:
-                break
+                return offset
             left_out(offset, stop - offset, records.fault)
             return stop
+        offset = offsets[index]
         if records.size_of(index) > ANSWER_BYTES_MAX:
             left_out(offset, 1, too_large(records.size_of(index)))
+            index += 1
             offset += 1
             continue
         data, borders = records.raw(index, until)
         for begin, end in pairwise(borders):
             if effort.left <= 0 or len(found.parts) == found.count_max:
-                break
+                return offset
+            offset = offsets[index]
             effort.left -= CONVERT_EFFORT + wanted.effort
             message = None
             if is_simple:
@@ -165,8 +178,9 @@ def convert(
                     left_out(offset, 1, too_large(len(message)))
                 elif not found.add(offset, message):
                     return offset
+            index += 1
             offset += 1
-    return offset
+    return offset if index < last else stop
 
 
 class MessageWriter(NamedTuple):
@@ -186,7 +200,8 @@ class MessageWriter(NamedTuple):
     ) -> MessageWriter:
         """`host`: the broker's, encoded as in messages. `prefix`: see `unique_prefix`."""
         unique = f"{props.UNIQ_KEY}\x01{prefix}".encode()
-        return MessageWriter(record_writer(topic, queue_id, host), unique, address, stored)
+        writer = record_writer(topic, queue_id, host, host)
+        return MessageWriter(writer, unique, address, stored)
 
     def simple_message(
         self, data: bytes, begin: int, end: int, header: BatchHeader, offset: int
@@ -225,7 +240,7 @@ class MessageWriter(NamedTuple):
 
     def _message(self, offset: int, timestamp: int, body: bytes, properties: bytes) -> bytes:
         born = timestamp if 0 <= timestamp < _TIMESTAMP_END else self.stored
-        return self.write(offset, self.address, born, self.stored, body, properties)
+        return self.write(0, offset, self.address, born, self.stored, body, properties)
 
 
 def unique_prefix(host: bytes, log_id: int) -> str:

@@ -51,6 +51,7 @@ from steelyard.driver.measuring import Measuring
 from steelyard.driver.probing import probe
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
+    KAFKA,
     REMOTING,
     Admit,
     Answer,
@@ -68,6 +69,7 @@ from steelyard.nodes.seam import (
     HandlerError,
     Hang,
     Measured,
+    Mute,
     Node,
     Opened,
     Persist,
@@ -76,6 +78,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
+from steelyard.session_clock import STOOD_STILL_MS
 from steelyard.types import LogLine
 from steelyard.wire.certificates import distinguished_name
 from steelyard.wire.figures import ProcessFigures
@@ -86,7 +89,7 @@ if TYPE_CHECKING:
     import ssl
     from concurrent.futures import ThreadPoolExecutor
 
-    from steelyard.driver.encryption import ServerCertificates
+    from steelyard.driver.encryption import TlsContext
 
 T = TypeVar("T")
 
@@ -119,8 +122,9 @@ _HEAVY = frozenset((Answer, Deliver, Persist))
 class Driver:
     """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
-    `tls`: encrypts dialed links; for accepted ones see `listen`. `measures`: pass the node a
-    `Measured` every second. `address_translation`: what to dial in place of what the node asks for,
+    `tls`: encrypts dialed links; for accepted ones see `listen`. `peer_tls`: of a server, encrypts
+    links that it dials to others' RocketMQ ports. `measures`: pass the node a `Measured` every
+    second. `address_translation`: what to dial in place of what the node asks for,
     as in ClientConfig.
     """
 
@@ -134,6 +138,7 @@ class Driver:
         prepare_flush: Callable[[], Callable[[], None]] | None = None,
         limits: LinkLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        peer_tls: TlsContext | None = None,
         measures: bool = False,
         address_translation: Sequence[str] = (),
     ) -> None:
@@ -153,6 +158,7 @@ class Driver:
         self._on_keep = on_keep
         self._prepare_flush = prepare_flush
         self._tls = tls
+        self._peer_tls = peer_tls
         self._translation = translation(address_translation)
         self._stopped = False
         self._time_last = 0
@@ -170,7 +176,9 @@ class Driver:
         """Probes of servers that closed a connection without a response: when, and the result.
         """
         self._servers: list[asyncio.Server] = []
-        self._certificates: list[ServerCertificates] = []
+        self._watched: list[TlsContext] = []
+        if peer_tls is not None:
+            self._watch(peer_tls)
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
         self._call_numbers = count(1)
@@ -187,6 +195,7 @@ class Driver:
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = 0
         self._measuring: Measuring | None = None
         if measures:
             self._measuring = Measuring(self._loop, self.accepting, self._failures, self._measured)
@@ -197,6 +206,7 @@ class Driver:
             Dial: self._dial,
             Hang: self._hang,
             Admit: self._admit,
+            Mute: self._mute,
             Flush: self._ask_flush,
             Deliver: self._deliver,
             Persist: self._persist,
@@ -226,14 +236,16 @@ class Driver:
         connections_per_ip_max: int = UNLIMITED,
         signs: Signs | None = None,
         also: Sequence[socket.socket] = (),
-        certificates: ServerCertificates | None = None,
+        tls: TlsContext | None = None,
+        is_tls_optional: bool = False,
         has_logins: bool = False,
     ) -> None:
         """Accept connections on a bound socket from peers that speak that dialect.
 
         `also`: further sockets of the same listener, for which its limits and figures hold, too.
-        `certificates`: with which connections are encrypted; the driver watches and closes them.
-        `has_logins`: peers log in first, and until then the dialect's limits for strangers hold.
+        `tls`: encrypts connections; the driver watches and closes it. `is_tls_optional`: peers
+        without TLS are served as well. `has_logins`: peers log in first, and until then the
+        dialect's limits for strangers hold.
         """
         spoken = dialect(dialect_name)
         if has_logins:
@@ -249,19 +261,22 @@ class Driver:
         quiet(self._loop, self._log)
 
         def accepted() -> Wire:
-            if certificates is None:
+            if tls is None:
                 return Wire(self, spoken, None, listening)
             from steelyard.driver.encryption import LinkEncryption
 
-            encryption = LinkEncryption(certificates.context)
+            encryption = LinkEncryption(tls.current, is_optional=is_tls_optional)
             return Wire(self, spoken, None, listening, encryption)
 
-        if certificates is not None:
-            certificates.watch(self._loop)
-            self._certificates.append(certificates)
+        if tls is not None:
+            self._watch(tls)
         for each in (listener, *also):
             server = await self._loop.create_server(accepted, sock=each, backlog=1024)
             self._servers.append(server)
+
+    def _watch(self, tls: TlsContext) -> None:
+        tls.watch(self._loop)
+        self._watched.append(tls)
 
     async def close(self, *, timeout_seconds: float = 1.0) -> None:
         """Stop for good: no more events to the node; links are closed after pending output."""
@@ -287,8 +302,8 @@ class Driver:
         for _, handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        for certificates in self._certificates:
-            certificates.close()
+        for tls in self._watched:
+            tls.close()
         if self._measuring is not None:
             self._measuring.stop()
         for timer in (self._sweep, self._checking):
@@ -496,8 +511,12 @@ class Driver:
         wire.link = next(self._link_numbers)
         self._links[wire.link] = wire
         if wire.encryption is None:
-            wire.is_announced = True
-            self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+            self.link_plain(wire)
+
+    def link_plain(self, wire: Wire) -> None:
+        """Tell the node of a link without TLS."""
+        wire.is_announced = True
+        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
 
     def link_secured(self, wire: Wire) -> None:
         """Tell the node of an encrypted link, whose handshake is done."""
@@ -585,6 +604,9 @@ class Driver:
     def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None:
         """Handle an error of the peer. `head`: the connection's first bytes, if they contain it."""
         stranger = recognise(head) if head and wire.listening is not None else None
+        is_bare = wire.encryption is not None and not wire.encryption.has_begun
+        if stranger is Stranger.KAFKA and wire.dialect == KAFKA and not is_bare:
+            stranger = None  # it asks for what is not served
         if stranger is None:
             self._log.warning("%s broke the protocol: %s", wire.address, error)
             wire.cut(f"broke the protocol: {error}")
@@ -632,7 +654,7 @@ class Driver:
         """Probe a dialed server that closed the link without a response."""
         asked_at, found = self._answerers.get(wire.address, (0, ""))
         now = self.clock()
-        if self._stopped or self._tls is not None or now - asked_at < STRANGER_MS:
+        if self._stopped or self._tls_to(wire.dialect) is not None or now - asked_at < STRANGER_MS:
             self.link_closed(wire, found or reason)
             return
         if len(self._answerers) >= STRANGERS_MAX:
@@ -661,15 +683,20 @@ class Driver:
         return wire.has_second_descriptor or wire.dialed
 
     def _sweep_links(self) -> None:
-        """Close links that have been silent for too long."""
+        """Close links that have been silent for too long.
+
+        Not if the process did not run for a while: what the links got meanwhile is not read yet.
+        """
         now = self.clock()
         self.accepting.tell(now)
-        for wire in list(self._links.values()):
-            if now - wire.active_at >= self.limits.idle_ms:
-                wire.cut("idle for too long")
+        if now - self._sweep_at <= STOOD_STILL_MS:
+            for wire in list(self._links.values()):
+                if now - wire.active_at >= self.limits.idle_ms and not wire.is_muted:
+                    wire.cut("idle for too long")
         self._sweep_later()
 
     def _sweep_later(self) -> None:
+        self._sweep_at = self.clock() + self.limits.sweep_ms
         self._sweep = self._loop.call_later(self.limits.sweep_ms / 1000, self._sweep_links)
 
     # -- writing -----------------------------------------------------------------------------------
@@ -739,6 +766,11 @@ class Driver:
         if wire is not None:
             wire.admit()
 
+    def _mute(self, effect: Mute, now: int) -> None:
+        wire = self._links.get(effect.link)
+        if wire is not None:
+            wire.mute(effect.until - now)
+
     def _persist(self, effect: Persist, now: int) -> None:
         assert self._on_keep is not None, "a node persists data, but its driver has no storage"
         self._on_keep(effect.data)
@@ -787,6 +819,7 @@ class Driver:
     async def _connect(self, address: str, dialect_name: str) -> None:
         spoken = dialect(dialect_name)
         name = address.rpartition(":")[0].strip("[]")
+        tls = self._tls_to(dialect_name)
         try:
             host, _, port = self._translation.get(address, address).rpartition(":")
             async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
@@ -794,16 +827,22 @@ class Driver:
                     lambda: Wire(self, spoken, address),
                     host.strip("[]"),
                     int(port),
-                    ssl=self._tls,
-                    server_hostname=None if self._tls is None else name,
+                    ssl=tls,
+                    server_hostname=None if tls is None else name,
                 )
         except TimeoutError:
             self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))
         except (OSError, ValueError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+            if tls is not None and not isinstance(error, ConnectionRefusedError):
                 reason += "; check that this port speaks TLS and that its certificate is trusted"
             self.handle(Refused(address, reason))
+
+    def _tls_to(self, dialect_name: str) -> ssl.SSLContext | None:
+        """Return the TLS context of links that are dialed in that dialect."""
+        if self._peer_tls is not None and dialect_name == REMOTING:
+            return self._peer_tls.current
+        return self._tls
 
     # -- flushing ----------------------------------------------------------------------------------
 

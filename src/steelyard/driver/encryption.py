@@ -1,12 +1,14 @@
-"""TLS of accepted links: certificates from PEM files, reloaded when they change, and the codec.
+"""TLS: certificates from PEM files, reloaded when they change, and the codec of accepted links.
 
-A link keeps its plain transport, and its bytes pass through a `LinkEncryption`. So a connection is
-counted and limited before its handshake, a client without TLS is recognised by its first bytes, and
-a new certificate applies to new connections without touching the listener or the open ones.
+An accepted link keeps its plain transport, and its bytes pass through a `LinkEncryption`. So a
+connection is counted and limited before its handshake, a client without TLS is recognised by its
+first byte, and a new certificate applies to new connections without touching the listener or the
+open ones.
 
-`ServerCertificates` looks at its files every second. A pair that cannot be loaded (a certificate
-whose key has not been written yet) is logged once, and the one before stays in use.
-Source: clients/common/security/ssl/SslFactory.java, DefaultSslEngineFactory.java.
+`TlsContext` looks at its files every second. A pair that cannot be loaded (a certificate whose key
+has not been written yet) is logged once, and the one before stays in use.
+Source: clients/common/security/ssl/SslFactory.java, DefaultSslEngineFactory.java;
+remoting/netty/TlsHelper.java.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ import asyncio
 import os
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
     import logging
 
-    from steelyard.config import KafkaConfig
+    from steelyard.config import KafkaConfig, TlsClientConfig, TlsConfig
 
 LOOK_SECONDS = 1.0
 """Interval of the look at the files."""
@@ -32,29 +34,87 @@ READ_BYTES = 64 * 1024
 _VERIFYING = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
+    "optional": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
+    "require": ssl.CERT_REQUIRED,
 }
+"""By the words of either protocol's settings."""
 
 
-def server_context(config: KafkaConfig) -> ssl.SSLContext:
-    """Return the TLS context of a Kafka listener. Raises ConfigError if a file cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.verify_mode = _VERIFYING[config.ssl_client_auth]
-    certificate, key = config.ssl_certificate_file, config.ssl_key_file or None
-    with _Naming(f"kafka.ssl_certificate_file {certificate}", key):
-        context.load_cert_chain(certificate, key, password=_encrypted)
-    if config.ssl_client_ca_file:
-        with _Naming(f"kafka.ssl_client_ca_file {config.ssl_client_ca_file}"):
-            context.load_verify_locations(config.ssl_client_ca_file)
-    return context
+class TlsFiles(NamedTuple):
+    """The files of one end of TLS connections; an empty path stands for none.
+
+    `trusted`: certificates of those who may sign the other end's. `client_auth`: whether clients
+    show one, in a setting's words; for a client's own files None. `settings`: the names of those of
+    `certificate` and `trusted`, for errors.
+    """
+
+    certificate: str
+    key: str
+    trusted: str
+    client_auth: str | None
+    settings: tuple[str, str]
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context. Raises ConfigError if a file cannot be used."""
+        if self.client_auth is None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.verify_mode = _VERIFYING[self.client_auth]
+            context.options |= ssl.OP_NO_RENEGOTIATION
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        certificate, trusted = self.settings
+        if self.certificate:
+            with _Naming(f"{certificate} {self.certificate}", self.key):
+                context.load_cert_chain(self.certificate, self.key or None, password=_encrypted)
+        if self.trusted:
+            with _Naming(f"{trusted} {self.trusted}"):
+                context.load_verify_locations(self.trusted)
+        return context
+
+    def state(self) -> tuple[object, ...]:
+        """Return what changes when a file is written or replaced."""
+        return tuple(_state_of(path) for path in self[:3] if path)
+
+
+def of_kafka_listener(config: KafkaConfig) -> TlsFiles:
+    """Return the files of a broker's Kafka listener."""
+    return TlsFiles(
+        config.ssl_certificate_file,
+        config.ssl_key_file,
+        config.ssl_client_ca_file,
+        config.ssl_client_auth,
+        ("kafka.ssl_certificate_file", "kafka.ssl_client_ca_file"),
+    )
+
+
+def of_listener(config: TlsConfig) -> TlsFiles:
+    """Return the files of a RocketMQ port."""
+    return TlsFiles(
+        config.server_cert_file,
+        config.server_key_file,
+        config.server_trust_file,
+        config.server_need_client_auth,
+        ("tls.server_cert_file", "tls.server_trust_file"),
+    )
+
+
+def of_dialing(config: TlsClientConfig) -> TlsFiles:
+    """Return the files of a server's connections to other servers."""
+    return TlsFiles(
+        config.cert_file,
+        config.key_file,
+        config.trust_file,
+        None,
+        ("tls_client.cert_file", "tls_client.trust_file"),
+    )
 
 
 class _Naming:
     """Makes the errors of a file ConfigErrors that name it."""
 
-    def __init__(self, what: str, key: str | None = None) -> None:
+    def __init__(self, what: str, key: str = "") -> None:
         self._what = f"{what} with the key {key}" if key else what
 
     def __enter__(self) -> None:
@@ -75,17 +135,17 @@ def _encrypted() -> NoReturn:
     raise ValueError("the key is encrypted; give one without a password")
 
 
-class ServerCertificates:
-    """The current TLS context of a listener. Raises ConfigError as `server_context`.
+class TlsContext:
+    """The current TLS context of a listener, or of dialed links. Raises ConfigError.
 
     Call `watch` in the loop's thread, and `close` at the end.
     """
 
-    def __init__(self, config: KafkaConfig, log: logging.Logger) -> None:
-        self._config = config
+    def __init__(self, files: TlsFiles, log: logging.Logger) -> None:
+        self._files = files
         self._log = log
-        self._seen = self._state()
-        self.context = server_context(config)
+        self._seen = files.state()
+        self.current = files.context()
         """For new connections."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,22 +163,17 @@ class ServerCertificates:
             self._timer.cancel()
 
     def _look(self) -> None:
-        state = self._state()
+        state = self._files.state()
         if state == self._seen:
             return
         self._seen = state
         try:
-            self.context = server_context(self._config)
+            self.current = self._files.context()
         except ConfigError as error:
-            self._log.error("%s; connections are still accepted with the former files", error)
+            self._log.error("%s; new connections still use the former files", error)
         else:
-            self._log.info("new connections use the changed %s", self._config.ssl_certificate_file)
-
-    def _state(self) -> tuple[object, ...]:
-        """Return what changes when a file is written or replaced."""
-        config = self._config
-        files = (config.ssl_certificate_file, config.ssl_key_file, config.ssl_client_ca_file)
-        return tuple(_state_of(path) for path in files if path)
+            changed = self._files.certificate or self._files.trusted
+            self._log.info("new connections use the changed %s", changed)
 
 
 def _state_of(path: str) -> object:
@@ -130,9 +185,13 @@ def _state_of(path: str) -> object:
 
 
 class LinkEncryption:
-    """The codec of one accepted link, from `receive` to `close`."""
+    """The codec of one accepted link, from `receive` to `close`.
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    `is_optional`: a peer that begins without TLS is served as well.
+    """
+
+    def __init__(self, context: ssl.SSLContext, *, is_optional: bool = False) -> None:
+        self.is_optional = is_optional
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._codec = context.wrap_bio(self._incoming, self._outgoing, server_side=True)

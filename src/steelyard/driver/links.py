@@ -12,7 +12,8 @@ link:
   channelMaxIdleTimeSeconds).
 
 An accepted link may be encrypted (`encryption`): its bytes pass through the codec on their way from
-and to the transport, and the node hears of it after the handshake.
+and to the transport, and the node hears of it after the handshake. Where encryption is optional,
+the first byte decides, as in Apache RocketMQ (NettyRemotingServer.java, HandshakeHandler).
 """
 
 from __future__ import annotations
@@ -144,6 +145,7 @@ class LinkOwner(Protocol):
     """Bytes of unfinished frames kept by all links."""
 
     def link_opened(self, wire: Wire) -> None: ...
+    def link_plain(self, wire: Wire) -> None: ...
     def link_secured(self, wire: Wire) -> None: ...
     def link_insecure(self, wire: Wire, error: ssl.SSLError) -> None: ...
     def takes_second_descriptor(self, wire: Wire) -> bool: ...
@@ -163,6 +165,7 @@ class Wire(asyncio.Protocol):
 
     __slots__ = (
         "_backlog",
+        "_muted",
         "_owner",
         "_paused",
         "_reason",
@@ -227,6 +230,8 @@ class Wire(asyncio.Protocol):
         self.active_at = 0
         self.hung = False
         self._paused = False
+        self._muted: asyncio.TimerHandle | None = None
+        """Ends the time in which nothing is read, because the node wants nothing."""
         self._unfinished = 0
         self._backlog: Sequence[object] = ()
         self._reason = ""
@@ -287,10 +292,17 @@ class Wire(asyncio.Protocol):
                 self.cut("too many bytes of unfinished frames")
 
     def _decrypted(self, encryption: LinkEncryption, data: bytes) -> bytes:
-        """Return what received bytes contain; nothing if the link ends or is not secured yet."""
+        """Return what received bytes contain; nothing if the link ends or is not secured yet.
+
+        No frame without TLS begins with HANDSHAKE_BYTE: its size would be above every limit.
+        """
         import ssl
 
         if not encryption.has_begun and data[0] != HANDSHAKE_BYTE:
+            if encryption.is_optional:
+                self.encryption = None
+                self._owner.link_plain(self)
+                return data
             error = ProtocolError("it speaks without TLS to an encrypted port")
             self._owner.link_broken(self, error, data[:HEAD_BYTES])
             return b""
@@ -323,7 +335,11 @@ class Wire(asyncio.Protocol):
         if self._backlog and not self.hung:
             messages, self._backlog = self._backlog, ()
             self._owner.link_resumed(self, messages)
-        if not self._paused and not self.dialed and not self.transport.is_closing():
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read again, if nothing forbids it any more."""
+        if not (self._paused or self._muted or self.dialed or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -331,6 +347,8 @@ class Wire(asyncio.Protocol):
         self._forget_unfinished()
         self.hung = True
         self._backlog = ()
+        if self._muted is not None:
+            self._muted.cancel()
         self.out.clear()
         if self._sending is not None:
             self._sending.close()
@@ -372,6 +390,25 @@ class Wire(asyncio.Protocol):
         """Lift the limits of peers that have not logged in."""
         decoder: Any = self.decoder
         decoder.admit()
+
+    def mute(self, duration_ms: int) -> None:
+        """Read nothing for so long."""
+        if self.dialed or self.hung or self.transport.is_closing():
+            return
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = asyncio.get_running_loop().call_later(duration_ms / 1000, self._unmute)
+        self.transport.pause_reading()
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing is read because the node wants nothing: the silence is not the peer's."""
+        return self._muted is not None
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self.active_at = self._owner.clock()
+        self._read_on()
 
     def has_unread(self) -> bool:
         """Return whether the kernel has unread bytes of an accepted link."""

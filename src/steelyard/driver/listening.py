@@ -15,10 +15,11 @@ BACKLOG = 1024
 """Connections that the kernel queues until accepted (NettyServerConfig.serverSocketBacklog)."""
 
 
-def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
+def bind(host: str, port: int, *, listen: bool = True, option: str = "") -> socket.socket:
     """Bind a listening socket, so that the port is known and peers may connect before the start.
 
-    Port 0 picks a free one. Without `listen` nobody can connect yet. Raises ConfigError.
+    Port 0 picks a free one. Without `listen` nobody can connect yet. Raises ConfigError, which
+    names the `option` that gives another port if this one is in use.
     """
     if not 0 <= port <= 65_535:
         raise ConfigError(f"cannot listen on {host}:{port}: ports go from 0 to 65535")
@@ -36,7 +37,10 @@ def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
             listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+        reason = _reason(error)
+        if option and error.errno == errno.EADDRINUSE:
+            reason += f"; give another one with {option}"
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}") from None
     return listener
 
 
@@ -73,11 +77,11 @@ class Reservation:
     anybody who requests any free port, and from programs that do not set SO_REUSEADDR; our servers
     do, and may listen besides it. While nobody listens, clients are refused at once. On other
     systems a port cannot be shared like this: there a free one is only looked up. Raises
-    ConfigError when the port is in use.
+    ConfigError when the port is in use, as `bind` does.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = bind(host, port, listen=False)
+    def __init__(self, host: str, port: int, option: str = "") -> None:
+        self._socket = bind(host, port, listen=False, option=option)
         self.port: int = self._socket.getsockname()[1]
         if sys.platform != "linux":
             self._socket.close()
@@ -131,8 +135,14 @@ def exposed(host: str, doors: Mapping[str, str]) -> list[str]:
     ]
 
 
-FIREWALL = "let only machines that you trust reach it, or listen on loopback (--host 127.0.0.1)"
-"""Advice where there are no logins yet."""
+def remoting_doors(what: str, *, has_logins: bool) -> dict[str, str]:
+    """Return the entry of a RocketMQ port, or several, for `exposed`."""
+    if has_logins:
+        return {}
+    return {
+        what: "give --acl-file, or let only machines that you trust reach it, or listen on loopback"
+        " (--host 127.0.0.1)"
+    }
 
 
 def kafka_doors(*, has_logins: bool) -> dict[str, str]:

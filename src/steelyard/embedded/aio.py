@@ -52,6 +52,10 @@ class Server:
             brokers=brokers, kafka=kafka, in_process=in_process, settings=settings, data=data
         )
 
+    def __repr__(self) -> str:
+        """Return whether it runs and at which addresses."""
+        return repr(self._server)
+
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> Self:

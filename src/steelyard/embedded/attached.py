@@ -13,9 +13,10 @@ from steelyard.checks import PositiveInt32
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.admin import Admin
 from steelyard.embedded import groups
-from steelyard.embedded.administrator import administrator
+from steelyard.embedded.administrator import OperatorAccess, administrator
 from steelyard.embedded.costs import LedgerReader
 from steelyard.embedded.kafka_connection import KafkaConnection
+from steelyard.embedded.topics import create_kafka_topic
 from steelyard.errors import CallTimeoutError, ConfigError, RouteError
 from steelyard.ledger.tables import Handoff, Rebalance
 from steelyard.wire.kafka.errors import ErrorCode
@@ -54,12 +55,19 @@ class AttachedServer:
     """
 
     def __init__(
-        self, nameserver: str, bootstrap_servers: str = "", log: Path | None = None
+        self,
+        nameserver: str,
+        bootstrap_servers: str = "",
+        log: Path | None = None,
+        *,
+        access: OperatorAccess | None = None,
     ) -> None:
+        """`access`: how the servers are asked; default: plainly, without an account."""
         self._nameserver = nameserver
         self._bootstrap_servers = bootstrap_servers
         self._log_path = log
-        self._ledger = LedgerReader(nameserver)
+        self._access = access or OperatorAccess(nameserver)
+        self._ledger = LedgerReader(self._access)
 
     @property
     def nameserver(self) -> str:
@@ -71,13 +79,23 @@ class AttachedServer:
         """The brokers' addresses for Kafka clients, host:port joined by commas; empty for none."""
         return self._bootstrap_servers
 
+    def _operators(self) -> OperatorAccess:
+        """Return how the servers are asked."""
+        return self._access
+
     def create_topic(self, topic: str, *, queues: PositiveInt32 = 4) -> str:
         """Create a topic with `queues` queues on every broker; return its name.
 
         For Kafka clients these are `queues` partitions for each broker. Returns when clients of
-        either dialect find all of them. Raises BrokerError for a name that is not allowed.
+        either dialect find all of them. A name with a dot is Kafka's: RocketMQ's producers refuse
+        it. Raises BrokerError or KafkaError for a name that is not allowed, and
+        BrokerError for one with a dot without Kafka listeners.
         """
-        with administrator(self.nameserver) as admin:
+        if "." in topic and self.bootstrap_servers:
+            count = create_kafka_topic(self.bootstrap_servers, topic, queues)
+            _until(lambda: self._leads(topic, count), f"topic {topic}")
+            return topic
+        with administrator(self._operators()) as admin:
             expected = len(admin.create_topic(topic, queues=queues)) * queues
             _until(
                 lambda: self._has_queues(admin, topic, expected) and self._leads(topic, expected),
@@ -87,7 +105,7 @@ class AttachedServer:
 
     def _await_brokers(self, names: Sequence[str]) -> None:
         """Wait until RocketMQ clients find these brokers."""
-        with administrator(self.nameserver) as admin:
+        with administrator(self._operators()) as admin:
             _until(
                 lambda: set(names) <= set(admin.clusters().broker_addr_table),
                 f"each of the brokers {', '.join(names)}",
@@ -152,7 +170,7 @@ class AttachedServer:
         one, RouteError if there is no such Kafka group with members. RocketMQ groups cannot lose a
         member in this way.
         """
-        return groups.lose_member(self.nameserver, self.bootstrap_servers, group, member)
+        return groups.lose_member(self._operators(), self.bootstrap_servers, group, member)
 
     def force_rebalance(self, group: str) -> None:
         """Make a group of either dialect rebalance: a member without queues joins and leaves.
@@ -162,7 +180,7 @@ class AttachedServer:
         allocates the queues anew. Returns when that has begun. Raises RouteError if the group has
         no members.
         """
-        groups.force_rebalance(self.nameserver, self.bootstrap_servers, group)
+        groups.force_rebalance(self._operators(), self.bootstrap_servers, group)
 
     # -- the log -----------------------------------------------------------------------------------
 

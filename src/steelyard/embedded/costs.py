@@ -11,7 +11,7 @@ import os
 from steelyard.client.administration.asking import masters_of
 from steelyard.client.blocking.admin import Admin
 from steelyard.client.blocking.pull import PullConsumer
-from steelyard.embedded.administrator import administrator
+from steelyard.embedded.administrator import OperatorAccess, administrator
 from steelyard.errors import ConnectError, RouteError
 from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.ledger.stream import DELAY_MS, LedgerMessage, Stream, ledger_message
@@ -29,10 +29,10 @@ MESSAGES_AT_ONCE = 256
 
 
 class LedgerReader:
-    """Reads the ledgers of all brokers of a nameserver; later calls read only what is new."""
+    """Reads the ledgers of all brokers of a cluster; later calls read only what is new."""
 
-    def __init__(self, nameserver: str) -> None:
-        self._nameserver = nameserver
+    def __init__(self, access: OperatorAccess) -> None:
+        self._access = access
         self._messages: list[LedgerMessage] = []
         self._next: dict[MessageQueue, int] = {}
 
@@ -41,7 +41,7 @@ class LedgerReader:
 
         Brokers that are down are left out.
         """
-        with administrator(self._nameserver) as admin:
+        with administrator(self._access) as admin:
             addresses = masters_of(admin.clusters())
             for name in [name for name in addresses if not _has_written(admin, addresses[name])]:
                 del addresses[name]
@@ -51,7 +51,9 @@ class LedgerReader:
                 ]
             except RouteError:
                 queues = []  # no broker keeps a ledger
-        with PullConsumer(MARKER_GROUP, self._nameserver) as consumer:
+        with PullConsumer(
+            MARKER_GROUP, self._access.nameserver, **self._access.options
+        ) as consumer:
             for queue in queues:
                 self._read(consumer, queue)
         taken = Stream(DELAY_MS).take(self._messages, lambda _: None)

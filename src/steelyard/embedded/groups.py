@@ -16,7 +16,7 @@ import uuid
 
 from steelyard.checks import unknown
 from steelyard.client.administration.asking import masters_of
-from steelyard.embedded.administrator import administrator
+from steelyard.embedded.administrator import OperatorAccess, administrator
 from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import ArgumentError, BrokerError, RouteError
 from steelyard.groups.kafka.report import KafkaGroupMember, KafkaGroupReport
@@ -57,15 +57,16 @@ REBALANCE_MS = 60_000
 """Time-outs of the member that joins and leaves."""
 
 REASON = "a test wants a rebalance"
+LOST = "a test wants the group to lose this member"
 
 
-def lose_member(nameserver: str, bootstrap: str, group: str, member: str | None) -> str:
+def lose_member(access: OperatorAccess, bootstrap: str, group: str, member: str | None) -> str:
     """Make the coordinator of a Kafka group forget a member; return its id.
 
     `member`: its member id, or a client or instance id that only one has; None: the first by id.
     Raises ArgumentError for another, RouteError if there is no such Kafka group.
     """
-    report = _kafka_group(nameserver, bootstrap, group)
+    report = _kafka_group(access, bootstrap, group)
     if report is None:
         raise RouteError(f"no broker coordinates a Kafka group {group} with members")
     lost = _member(report, member)
@@ -74,7 +75,7 @@ def lose_member(nameserver: str, bootstrap: str, group: str, member: str | None)
             epoch = LEAVES if lost.instance_id is None else LEAVES_FOR_A_WHILE
             _heartbeat(link, group, lost.member_id, epoch, instance_id=lost.instance_id)
         else:
-            _leave(link, group, MemberIdentity(lost.member_id, lost.instance_id, REASON))
+            _leave(link, group, MemberIdentity(lost.member_id, lost.instance_id, LOST))
     return lost.member_id
 
 
@@ -91,11 +92,11 @@ def _member(report: KafkaGroupReport, name: str | None) -> KafkaGroupMember:
     return found[0]
 
 
-def force_rebalance(nameserver: str, bootstrap: str, group: str) -> None:
+def force_rebalance(access: OperatorAccess, bootstrap: str, group: str) -> None:
     """Make a group rebalance. Raises RouteError if it has no members."""
-    report = _kafka_group(nameserver, bootstrap, group)
+    report = _kafka_group(access, bootstrap, group)
     if report is None:
-        _visit_brokers(nameserver, group)
+        _visit_brokers(access, group)
     elif report.kind == "consumer":
         member_id = str(uuid.uuid4())
         with _coordinator(bootstrap, group) as link:
@@ -105,11 +106,11 @@ def force_rebalance(nameserver: str, bootstrap: str, group: str) -> None:
         _visit_coordinator(bootstrap, report)
 
 
-def _kafka_group(nameserver: str, bootstrap: str, group: str) -> KafkaGroupReport | None:
+def _kafka_group(access: OperatorAccess, bootstrap: str, group: str) -> KafkaGroupReport | None:
     """Return the report of a Kafka group with members; None without one."""
     if not bootstrap:
         return None
-    with administrator(nameserver) as admin:
+    with administrator(access) as admin:
         try:
             report = admin.kafka_group(group)
         except RouteError:
@@ -176,12 +177,12 @@ def _visit_coordinator(bootstrap: str, report: KafkaGroupReport) -> None:
         _leave(link, group, MemberIdentity(reply.member_id, None, REASON))
 
 
-def _visit_brokers(nameserver: str, group: str) -> None:
+def _visit_brokers(access: OperatorAccess, group: str) -> None:
     """Join a RocketMQ group at all its brokers and leave again."""
     client = f"rebalance@{os.getpid()}"
     data = HeartbeatData(client_id=client, consumer_data_set=(ConsumerData(group),))
     leave = headers.UnregisterClientRequestHeader(client_id=client, consumer_group=group)
-    with administrator(nameserver) as admin:
+    with administrator(access) as admin:
         try:
             admin.members(group)
         except BrokerError:

@@ -11,11 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig
 from steelyard.driver.listening import Reservation
 from steelyard.driver.loops import Background
 from steelyard.errors import ConfigError
-from steelyard.servers.deployment import Deployment, broker_names
+from steelyard.servers.deployment import (
+    NAMESERVER_SHARED,
+    Deployment,
+    broker_names,
+    shared_names,
+)
 from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
 from steelyard.settings import build
 
@@ -33,6 +38,8 @@ class InProcessServers:
         self.nameserver = ""
         self._layout = layout
         self._config = build(BrokerConfig, settings)
+        shared = {name: settings[name] for name in shared_names(settings, NAMESERVER_SHARED)}
+        self._nameserver_config = build(NameserverConfig, shared)
         self._reserved: dict[str, tuple[Reservation, Reservation]] = {}
         self._brokers: dict[str, LocalServer] = {}
         self._kafka: dict[str, str] = {}
@@ -54,7 +61,9 @@ class InProcessServers:
         self._background.wait(self._start_all())
 
     async def _start_all(self) -> None:
-        self._nameserver = await serve_nameserver(self._layout.host, 0)
+        self._nameserver = await serve_nameserver(
+            self._layout.host, 0, config=self._nameserver_config
+        )
         self.nameserver = self._nameserver.address
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -81,7 +90,7 @@ class InProcessServers:
         self._brokers[name] = server
         if server.kafka:
             self._kafka[name] = server.kafka
-        await server.known(name, config.nameservers)
+        await server.known()
 
     def stop(self, *, cleanly: bool = True) -> None:
         """Stop all servers and the thread."""

@@ -1,14 +1,14 @@
 """The pytest plugin, registered by the entry point `pytest11`.
 
 Every run of pytest in an environment with Steelyard imports this module: it loads nothing else of
-Steelyard before one of its fixtures is used, and changes nothing for tests that use none. It keeps
-to what pytest has had since 6.2.
+Steelyard before one of its fixtures is used or an option is given, and changes nothing for tests
+that use none. It keeps to what pytest has had since 6.2.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from steelyard.embedded.attached import AttachedServer
     from steelyard.embedded.faults import ServerFaults
+    from steelyard.embedded.server import Server
 
 SESSION, WORKER = "session", "worker"
 
@@ -50,6 +51,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("steelyard_set", "as --steelyard-set, one a line", type="linelist")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Raise UsageError for wrong options, once, before any test."""
+    if hasattr(config, "workerinput"):
+        return  # pytest-xdist starts workers after this
+    _is_shared(config)
+    brokers, settings = _brokers(config), _settings(config)
+    if brokers == 1 and not settings:
+        return
+    from steelyard.errors import ConfigError
+
+    try:
+        _server(brokers, settings)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
 # -- fixtures --------------------------------------------------------------------------------------
 
 
@@ -62,27 +79,28 @@ def steelyard_server(
     It is a `steelyard.Server`; with --steelyard-server=session, under pytest-xdist, an
     `AttachedServer`, which other workers use, too.
     """
-    from steelyard.embedded.server import Server
     from steelyard.embedded.shared import SharedServer
-    from steelyard.errors import ConfigError
 
     config = request.config
     brokers, settings = _brokers(config), _settings(config)
-    try:
-        if _is_shared(config):
-            folder = tmp_path_factory.getbasetemp().parent
-            shared = SharedServer(folder, brokers, settings)
-            config.pluginmanager.register(_LogOfFailures(shared))
-            yield shared
-            shared.leave()
-            return
-        pairs = (each.partition("=") for each in settings)
-        server = Server(brokers=brokers, settings={name: value for name, _, value in pairs})
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
-    with server:
+    if _is_shared(config):
+        folder = tmp_path_factory.getbasetemp().parent
+        shared = SharedServer(folder, brokers, settings)
+        config.pluginmanager.register(_LogOfFailures(shared))
+        yield shared
+        shared.leave()
+        return
+    with _server(brokers, settings) as server:
         config.pluginmanager.register(_LogOfFailures(server))
         yield server
+
+
+def _server(brokers: int, settings: Sequence[str]) -> Server:
+    """Return a server that is not started yet. Raises ConfigError for wrong options."""
+    from steelyard.embedded.server import Server
+
+    pairs = (each.partition("=") for each in settings)
+    return Server(brokers=brokers, settings={name: value for name, _, value in pairs})
 
 
 @pytest.fixture

@@ -11,13 +11,20 @@ from typing import Self
 from steelyard.checks import Positive, unknown
 from steelyard.client.arguments import checked
 from steelyard.config import BrokerConfig
+from steelyard.embedded.administrator import OperatorAccess, access_of
 from steelyard.embedded.attached import AttachedServer
 from steelyard.embedded.costs import LedgerReader
 from steelyard.embedded.folder import TemporaryFolder
 from steelyard.embedded.in_process import InProcessServers
 from steelyard.embedded.processes import ServerProcesses
 from steelyard.errors import ClosedError
-from steelyard.servers.deployment import Deployment, broker_names, broker_settings
+from steelyard.servers.deployment import (
+    NAMESERVER_SHARED,
+    Deployment,
+    broker_names,
+    broker_settings,
+    shared_texts,
+)
 from steelyard.settings import from_texts
 
 SettingValue = bool | int | float | str | Sequence[str]
@@ -73,6 +80,14 @@ class Server(AttachedServer):
         self._is_over = False
         self._last_log = ""
 
+    def __repr__(self) -> str:
+        """Return whether it runs and at which addresses, without settings: they may be secret."""
+        names = ", ".join(self._names)
+        if self._servers is None:
+            return f"<Server {'stopped' if self._is_over else 'not started'}: {names}>"
+        kafka = f", Kafka at {self._bootstrap_servers}" if self._bootstrap_servers else ""
+        return f"<Server running: nameserver at {self._nameserver}, {names}{kafka}>"
+
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> Self:
@@ -104,11 +119,14 @@ class Server(AttachedServer):
         else:
             options = ["--verbose", *(f"--set={text}" for text in self._texts)]
             self._log_path = folder / LOG_NAME
-            self._servers = ServerProcesses(layout, self._log_path, options, ["--verbose"])
+            shared = shared_texts(self._texts, NAMESERVER_SHARED)
+            nameserver = ["--verbose", *(f"--set={text}" for text in shared)]
+            self._servers = ServerProcesses(layout, self._log_path, options, nameserver)
         self._servers.start()
         self._nameserver = self._servers.nameserver
         self._bootstrap_servers = self._servers.kafka
-        self._ledger = LedgerReader(self._nameserver)
+        self._access = access_of(self._nameserver, self._settings)
+        self._ledger = LedgerReader(self._access)
         self._await_brokers(self._names)
         self._await_each_other(len(self._names))
 
@@ -148,6 +166,10 @@ class Server(AttachedServer):
         """The nameserver's address, host:port, for RocketMQ clients."""
         self._live()
         return self._nameserver
+
+    def _operators(self) -> OperatorAccess:
+        self._live()
+        return self._access
 
     @property
     def bootstrap_servers(self) -> str:

@@ -19,8 +19,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from steelyard.config import BrokerConfig
+from steelyard.embedded.administrator import access_of
 from steelyard.embedded.attached import AttachedServer
 from steelyard.errors import SteelyardError
+from steelyard.settings import from_texts
 
 PLACE_NAME = "steelyard.json"
 
@@ -45,7 +48,8 @@ class SharedServer(AttachedServer):
                 self._lifeline = os.open(place["pipe"], os.O_WRONLY | os.O_CLOEXEC)
             place["users"] = [*place["users"], os.getpid()]
             (folder / PLACE_NAME).write_text(json.dumps(place))
-        super().__init__(place["nameserver"], place["kafka"], Path(place["log"]))
+        access = access_of(place["nameserver"], from_texts(BrokerConfig, settings))
+        super().__init__(place["nameserver"], place["kafka"], Path(place["log"]), access=access)
 
     def _place(self) -> dict[str, Any] | None:
         """Return where a server is that somebody uses."""

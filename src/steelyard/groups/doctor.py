@@ -24,6 +24,7 @@ from steelyard.wire.remoting.bodies import (
     SubscriptionData,
 )
 from steelyard.wire.remoting.names import RETRY_PREFIX
+from steelyard.wording import counted
 
 JAVA_STRATEGIES = {
     "AllocateMessageQueueAveragely": "AVG",
@@ -253,7 +254,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         clients = sorted({client_id for queue in twice for client_id in holders[queue]})
         yield Diagnosis(
             Ailment.QUEUE_WITH_TWO_MEMBERS,
-            f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
+            f"{counted(len(twice), 'queue')} with two members: {_queues(twice)}, by"
+            f" {some(clients)}",
             "their messages are consumed twice; the findings above explain why, unless the group"
             " is rebalancing",
         )
@@ -268,7 +270,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         enough = most >= len(seen.infos)
         yield Diagnosis(
             Ailment.MEMBER_IDLE,
-            f"{some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
+            f"{some(idle)} hold no queue; the group has {counted(len(seen.infos), 'member')}"
+            f" for {counted(most, 'queue')}",
             "the findings above explain why, unless the group is rebalancing"
             if enough
             else "members beyond the number of queues have nothing to do:"

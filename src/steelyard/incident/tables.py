@@ -13,6 +13,8 @@ import msgspec
 from steelyard.ledger.columns import Column, ColumnKind
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
+ASSIGNED, RELEASED = "assigned", "released"
+"""Kinds of hand-offs besides those of the ledger: of a queue without an owner before, or after."""
 
 
 class IncidentRebalance(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,12 @@ class IncidentRebalance(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     queues_moved: Annotated[
-        int, Column(ColumnKind.NUMBER, "Number of partitions that changed hands.", "moved")
+        int,
+        Column(
+            ColumnKind.NUMBER,
+            "Number of partitions that changed hands: those that had an owner, and have another.",
+            "moved",
+        ),
     ]
     queues_stalled: Annotated[
         int | None,
@@ -102,7 +109,7 @@ class IncidentRebalance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncidentHandoff(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition in a rebalance: it moved, also from or to nobody, or it stood still."""
+    """A partition in a rebalance: it moved, stood still, or had no owner before or afterwards."""
 
     group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
     topic: Annotated[str, Column(ColumnKind.TEXT, "The topic.", "topic")]
@@ -116,13 +123,19 @@ class IncidentHandoff(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Column(
             ColumnKind.TEXT,
-            "`moved`, or `stalled`: the same member had it before and after, but between two of its"
-            " commits it was at least three times as long as usually.",
+            "`moved`: from one member to another; `stalled`: the same member had it before and"
+            " after, but between two of its commits it was at least three times as long as usually;"
+            " `assigned`: it never had an owner before; `released`: nobody has it afterwards.",
             "what",
         ),
     ]
     from_client: Annotated[
-        str, Column(ColumnKind.CLIENT, "The old owner; empty if there was none.", "from")
+        str,
+        Column(
+            ColumnKind.CLIENT,
+            "The old owner, or the last one if nobody had it since; empty if there was none.",
+            "from",
+        ),
     ]
     to_client: Annotated[
         str, Column(ColumnKind.CLIENT, "The new owner; empty if there is none.", "to")

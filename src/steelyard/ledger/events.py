@@ -20,6 +20,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from steelyard.decoding import prepared
 from steelyard.ledger.columns import Column, ColumnKind
 from steelyard.ledger.measures import pause_ms
 
@@ -88,8 +89,9 @@ class MemberLeft(_Record, frozen=True, tag="left"):
         str,
         Column(
             ColumnKind.TEXT,
-            "`unregistered`, `closed` (its connection) or `expired` (no heartbeat arrived); for"
-            " Kafka's static members also `replaced`.",
+            "`unregistered`, `closed` (its connection) or `expired` (no heartbeat arrived; time in"
+            " which the broker stood still does not count); for Kafka's static members also"
+            " `replaced`.",
         ),
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
@@ -287,7 +289,7 @@ def queue_of(one: Delivered | Requested | HandedOver | Committed) -> Queue:
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(tuple[Record, ...])
+_decoder = msgspec.json.Decoder(prepared(tuple[Record, ...]))
 
 
 def encode(records: Sequence[Record]) -> bytes:

@@ -23,6 +23,7 @@ from math import inf
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.ledger.backlog import BacklogPoints, together
 from steelyard.ledger.events import (
     Backlog,
@@ -382,7 +383,7 @@ def _drop(heard: dict[str, int], before: int) -> None:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(GroupState)
+_decoder = msgspec.msgpack.Decoder(prepared(GroupState))
 
 
 def encode(state: GroupState) -> bytes:

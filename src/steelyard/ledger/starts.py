@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -26,6 +27,13 @@ MEMBERS_TELL = frozenset(("joined", "left", "expired", "subscription", "static",
 
 Records of members report them, or they are the second round of a cooperative rebalance.
 """
+
+QUERY_CLIENT = "spark@"
+"""What client ids of Spark queries begin with, before the number of the process.
+
+A query joins its group for a moment, so that brokers know it.
+"""
+_QUERY = re.compile(rf"{QUERY_CLIENT}\d+")
 
 DEATHS = frozenset(("closed", "expired"))
 """Causes of leaving of members that had no time to commit."""
@@ -166,14 +174,17 @@ class MembersSoFar(msgspec.Struct, array_like=True):
     newest: int | None = None
 
     def find_starts(self, events: Sequence[Event]) -> list[Start]:
-        """Return where rebalances start; go on behind the events. No members: no rebalance."""
+        """Return where rebalances start; go on behind the events.
+
+        No members: no rebalance. Queries hold no queues, so they count only where others do.
+        """
         starts: list[Start] = []
         taken_to: int | None = None
         """Until then deliveries belong to the rebalances before the newest one."""
         for event in events:
             before, after = _members(self.present, event)
             self.present = after
-            if not before and not after:
+            if all(_QUERY.fullmatch(member) for member in before | after):
                 continue
             if before == after and event.client and event.trigger != "subscription":
                 continue

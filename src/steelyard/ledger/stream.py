@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.ledger.cluster import BrokerRecord, LedgerGroups, NamedRow
 from steelyard.ledger.events import (
     Backlog,
@@ -282,7 +283,7 @@ def _event(
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Stream)
+_decoder = msgspec.msgpack.Decoder(prepared(Stream))
 
 
 def encode_stream(stream: Stream) -> bytes:

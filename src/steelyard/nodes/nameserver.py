@@ -12,7 +12,8 @@
 | 304 | topics named after clusters and brokers | and a broker that knows of more (305) |
 | 322 | have the broker's topics changed since it registered? | also counts as a heartbeat |
 
-- A broker's routes are removed when its connection closes, or when it has been silent for too long.
+- A broker's routes are removed when its connection closes, or when it has been silent for too long,
+  not counting time in which the nameserver did not run.
 - Map keys that are numbers are quoted for peers of 4.9.4 and later and those that request it
   (`acceptStandardJsonOnly`); older ones get fastjson's `{0:"address"}`. The answer to 106 is never
   quoted.
@@ -27,10 +28,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from steelyard.acl.accounts import Accounts
 from steelyard.config import NameserverConfig
 from steelyard.errors import ProtocolError
+from steelyard.nodes.access.book import AccountBook, AccountsChanged
+from steelyard.nodes.access.guard import AccessGuard
+from steelyard.nodes.access.needs import NEEDS, check_complete
+from steelyard.nodes.pulse import Pulse
 from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import (
+    Answer,
+    Asked,
     Closed,
     Due,
     Effect,
@@ -52,6 +60,7 @@ from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, i
 from steelyard.wire.remoting.names import FAQ
 
 SCAN_TIMER = "scan"
+ACCESS_TIMER = "access"
 
 STANDARD_JSON_VERSION = 401
 """V4_9_4: peers of this version and later are sent standard JSON."""
@@ -60,11 +69,12 @@ Handler = Callable[[Command, Link, int], Command]
 
 
 class NameserverNode:
-    """See the module's text."""
+    """See the module's text. `accounts`: of its clients; None: they need none."""
 
-    def __init__(self, config: NameserverConfig) -> None:
+    def __init__(self, config: NameserverConfig, accounts: Accounts | None = None) -> None:
         self._config = config
-        self._table = RouteTable()
+        self._pulse = Pulse()
+        self._table = RouteTable(self._pulse.clock)
         self._links: dict[Link, str] = {}
         self._refusals = Refusals()
         self._handlers: dict[int, Handler] = {
@@ -84,14 +94,21 @@ class NameserverNode:
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
         }
+        check_complete(self._handlers, NEEDS)
+        self._accounts = None if accounts is None else AccountBook(accounts)
+        self._guard = None if self._accounts is None else AccessGuard(self._accounts, NEEDS)
+        self._guard_at: int | None = None
 
     # -- the seam --------------------------------------------------------------------------------
 
     def start(self, now: int) -> list[Effect]:
-        return [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
+        effects: list[Effect] = [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
+        self._pulse.beat(now, effects)
+        return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
+        self._pulse.beat(now, effects)
         match event:
             case Received(link, message):
                 assert isinstance(message, Command)
@@ -100,6 +117,8 @@ class NameserverNode:
                 self._links[link] = address
             case Closed(link, _):
                 self._links.pop(link, None)
+                if self._guard is not None:
+                    self._guard.closed(link)
                 effects += [
                     LogLine(
                         "INFO",
@@ -107,11 +126,29 @@ class NameserverNode:
                     )
                     for address in self._table.link_closed(link)
                 ]
-            case Due():
-                self._scan(now, effects)
+            case Due(key):
+                if key == SCAN_TIMER:
+                    self._scan(now, effects)
+                elif key == ACCESS_TIMER:
+                    assert self._guard is not None
+                    self._guard_at = None
+                    self._guard.expire(now, effects)
+            case Asked(call_id, call):
+                assert isinstance(call, AccountsChanged)
+                assert self._accounts is not None
+                effects.append(Answer(call_id, self._accounts.take(call)))
             case _:
                 pass
+        if self._guard is not None:
+            self._arm(self._guard, effects)
         return effects
+
+    def _arm(self, guard: AccessGuard, effects: list[Effect]) -> None:
+        """Set the timer for answers that are sent late."""
+        at = guard.next_at
+        if at is not None and (self._guard_at is None or at < self._guard_at):
+            self._guard_at = at
+            effects.append(SetTimer(ACCESS_TIMER, at))
 
     def check(self) -> None:
         self._table.check()
@@ -127,6 +164,8 @@ class NameserverNode:
             reply = _reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             try:
+                if not self._admits(request, link, now, effects):
+                    return
                 reply = handler(request, link, now)
             except ProtocolError as error:
                 address = self._links.get(link, "")
@@ -137,6 +176,13 @@ class NameserverNode:
                 self._answer(link, request, reply, effects)
                 raise HandlerError(effects) from error
         self._answer(link, request, reply, effects)
+
+    def _admits(self, request: Command, link: Link, now: int, effects: list[Effect]) -> bool:
+        """Return whether a request may be handled; otherwise it was answered."""
+        if self._guard is None:
+            return True
+        address = self._links.get(link, "")
+        return self._guard.admit(request, link, address, now, effects) is not None
 
     @staticmethod
     def _answer(link: Link, request: Command, reply: Command, effects: list[Effect]) -> None:

@@ -51,10 +51,13 @@ class Call(msgspec.Struct, Generic[T_co], frozen=True):
     """
 
 
-Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | str | None
+Verdict = (
+    ConsumeStatus | tuple[ConsumeStatus, ...] | ConsumeOrderlyStatus | TransactionState | str | None
+)
 """The application's result for a delivery.
 
-None if there is nothing to decide, a text if one was requested or to say how it failed.
+None if there is nothing to decide; for a batch one status for all its messages, or one for each; a
+text if one was requested, or to say how it failed.
 """
 
 
@@ -149,6 +152,13 @@ class Admit(Order, frozen=True):
     link: Link
 
 
+class Mute(Order, frozen=True):
+    """Take nothing more from the link until then (ms since the epoch); what was sent to it, is."""
+
+    link: Link
+    until: int
+
+
 class SetTimer(Order, frozen=True):
     key: Hashable
     at: int
@@ -183,7 +193,18 @@ class Persist(Order, frozen=True):
 
 
 Effect = (
-    Dial | Send | Hang | Admit | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
+    Dial
+    | Send
+    | Hang
+    | Admit
+    | Mute
+    | SetTimer
+    | DropTimer
+    | Flush
+    | Deliver
+    | Answer
+    | Persist
+    | LogLine
 )
 
 
@@ -221,3 +242,12 @@ class Node(Protocol):
 
         Run after each event in tests and simulation.
         """
+
+
+def earliest(*times: int | None) -> int | None:
+    """Return the earliest of these times, for a timer; None if there is none."""
+    found: int | None = None
+    for at in times:
+        if at is not None and (found is None or at < found):
+            found = at
+    return found

@@ -1,7 +1,7 @@
 """Conversion of an application's messages to requests: bodies, properties, headers.
 
 - A half message is marked in its system flag and by TRAN_MSG; PGROUP is the group whose members the
-  broker may ask about the transaction. It has no delay.
+  broker may ask about the transaction. It has no delay level.
 - A request names the client to reply to and its time-out; the reply returns both.
 
 Source: client/impl/producer/DefaultMQProducerImpl.java `sendKernelImpl`,
@@ -38,6 +38,8 @@ from steelyard.wire.remoting.properties import (
     REPLY_TO_CLIENT,
     SHARDING_KEY,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
     TRAN_MSG,
     TTL,
     UNIQ_KEY,
@@ -192,6 +194,10 @@ def _properties(message: Message, identity: str, system: Mapping[str, str] = _NO
     properties[WAIT] = "true" if message.wait_store_ok else "false"
     if message.delay_level:
         properties[DELAY] = str(message.delay_level)
+    if message.delay_ms:
+        properties[TIMER_DELAY_MS] = str(message.delay_ms)
+    if message.deliver_at_ms:
+        properties[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
     if message.sharding_key:
         properties[SHARDING_KEY] = message.sharding_key
     if system:

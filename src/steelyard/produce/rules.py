@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from steelyard.errors import MessageError
 from steelyard.types import Message
 from steelyard.wire.remoting.names import DELAY_LEVEL_MAX, RETRY_PREFIX, TOPIC_CHARACTERS_MAX
+from steelyard.wire.remoting.properties import TIMER_PROPERTIES
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SEPARATORS = re.compile("[\x01\x02]")
@@ -22,6 +23,7 @@ FORBIDDEN_TOPICS = frozenset(
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
+        "rmq_sys_wheel_timer",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
@@ -69,6 +71,11 @@ def check_message(message: Message, body_bytes_max: int) -> None:
         raise MessageError(
             f"delay level {message.delay_level} is not one of 0 to {DELAY_LEVEL_MAX}"
         )
+    delays = (message.delay_level, message.delay_ms, message.deliver_at_ms)
+    if min(delays) < 0:
+        raise MessageError("delay_ms and deliver_at_ms must not be negative")
+    if sum(map(bool, delays)) > 1:
+        raise MessageError("give one of delay_level, delay_ms and deliver_at_ms")
     if _SEPARATORS.search(message.tags):
         raise MessageError("the tag contains a separator, U+0001 or U+0002")
     if message.sharding_key and _SEPARATORS.search(message.sharding_key):
@@ -78,6 +85,12 @@ def check_message(message: Message, body_bytes_max: int) -> None:
             raise MessageError("a key contains a separator, U+0001 or U+0002")
     for name, value in message.properties.items():
         _check_property(name, value)
+
+
+def is_delayed(message: Message) -> bool:
+    """Return whether the broker is to delay the message; such ones are sent alone."""
+    delays = (message.delay_level, message.delay_ms, message.deliver_at_ms)
+    return any(delays) or not message.properties.keys().isdisjoint(TIMER_PROPERTIES)
 
 
 def _check_property(name: str, value: str) -> None:
@@ -102,8 +115,8 @@ def check_batch(messages: Sequence[Message], body_bytes_max: int) -> None:
             return
         if message.topic != first.topic:
             raise MessageError(f"a batch with the topics {first.topic} and {message.topic}")
-        if message.delay_level:
-            raise MessageError("a message with a delay level cannot be in a batch")
+        if is_delayed(message):
+            raise MessageError("a delayed message cannot be in a batch")
         if message.topic.startswith(RETRY_PREFIX):
             raise MessageError("a message to a retry topic cannot be in a batch")
         if message.wait_store_ok != first.wait_store_ok:

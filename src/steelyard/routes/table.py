@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from steelyard.session_clock import SessionClock
 from steelyard.wire.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -81,9 +82,13 @@ class _Live(msgspec.Struct):
 
 
 class RouteTable:
-    """The routes; see the module docstring. `link` numbers the connection of a registration."""
+    """The routes; see the module docstring.
 
-    def __init__(self) -> None:
+    `link` numbers the connection of a registration. `clock`: what brokers' silence is measured by.
+    """
+
+    def __init__(self, clock: SessionClock | None = None) -> None:
+        self._clock = clock or SessionClock()
         self._queues: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, list[str]] = {}
@@ -208,7 +213,8 @@ class RouteTable:
 
     def expire(self, now: int) -> list[tuple[str, int]]:
         """Remove the brokers that were silent for too long; return (address, link) of each."""
-        gone = [live for live in self._live.values() if live.heard_at + live.expiry_ms < now]
+        ago = self._clock.ago
+        gone = [live for live in self._live.values() if live.heard_at < ago(live.expiry_ms, now)]
         for live in gone:
             self.unregister(live.cluster, live.broker_name, live.address)
         return [(live.address, live.link) for live in gone]

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import AuthenticationError
 from steelyard.sasl.outcomes import Accepted, Challenge, Denied, Step
 
@@ -139,6 +140,6 @@ def _is_time(value: object) -> bool:
 def _json(part: str) -> dict[str, object] | None:
     try:
         data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-        return msgspec.json.decode(data, type=dict[str, object])
+        return msgspec.json.decode(data, type=prepared(dict[str, object]))
     except (ValueError, msgspec.DecodeError, RecursionError):
         return None

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -55,6 +55,12 @@ OF_DEPLOYMENT = (
     "kafka.brokers",
 )
 """Settings of brokers that differ between those of a deployment, which gives them."""
+
+NAMESERVER_SHARED = ("max_connections", "max_connections_per_ip", "acl_file", "tls")
+"""Settings of a deployment's brokers, or tables of them, that its nameserver has, too."""
+
+HTTP_SHARED = ("tls_client",)
+"""The same of its HTTP server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +185,24 @@ def broker_settings(given: Mapping[str, object]) -> Mapping[str, object]:
     return given
 
 
+def shared_texts(texts: Iterable[str], shared: Collection[str]) -> list[str]:
+    """Return those of the brokers' settings, NAME=VALUE, that others of the deployment share.
+
+    Raises ConfigError for wrong ones.
+    """
+    if not texts:
+        return []
+    from steelyard.config import BrokerConfig
+    from steelyard.settings import from_texts
+
+    return [text for text in texts if shared_names(from_texts(BrokerConfig, [text]), shared)]
+
+
+def shared_names(names: Iterable[str], shared: Collection[str]) -> list[str]:
+    """Return those of the brokers' settings, by their own names, that others share."""
+    return [name for name in names if name.partition(".")[0] in shared]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ports:
     """Of a broker: those that it listens on, and the addresses that it advertises in their place.
@@ -235,7 +259,7 @@ class Placement:
         self._translation: list[str] = []
         """For the brokers, which may not reach each other as their clients do, and the HTTP server.
         """
-        self._listener = bind(layout.host, layout.nameserver_port)
+        self._listener = bind(layout.host, layout.nameserver_port, option="--nameserver-port")
         self.address = advertised(layout.host, self._listener)
         self.nameserver = self._nameserver(nameserver_options)
         self.brokers: dict[str, Child] = {}
@@ -275,14 +299,14 @@ class Placement:
         """Reserve the ports of a broker. Raises ConfigError if one is in use."""
         layout, name, node_id = self._layout, broker_name(position), position + 1
         port = layout.broker_port + PORT_STEP * position if layout.broker_port else 0
-        reserved = self._reserve(name, port) if port else self._reserve_pair(name)
+        reserved = self._reserve(name, port, "--broker-port") if port else self._reserve_pair(name)
         seen = _advertised(layout.advertise, reserved, PORT_STEP * position)
         if layout.kafka_port is None:
             return _Ports(
                 node_id=node_id, port=reserved, advertised=seen, kafka=None, kafka_advertised=""
             )
         kafka_port = layout.kafka_port + KAFKA_PORT_STEP * position if layout.kafka_port else 0
-        kafka = self._reserve(name, kafka_port)
+        kafka = self._reserve(name, kafka_port, "--kafka-port")
         kafka_seen = _advertised(layout.kafka_advertise, kafka, KAFKA_PORT_STEP * position)
         return _Ports(
             node_id=node_id,
@@ -321,7 +345,13 @@ class Placement:
     def _http(self, port: int, options: Sequence[str]) -> Child:
         name = "the HTTP server"
         host = self._layout.http_host or self._layout.host
-        arguments = ["http", "--host", host, "--port", str(self._reserve(name, port, host))]
+        arguments = [
+            "http",
+            "--host",
+            host,
+            "--port",
+            str(self._reserve(name, port, "--http", host)),
+        ]
         arguments += ["--nameserver", self.address, "--brokers", ",".join(self.brokers)]
         arguments += self._translating()
         return Child(name, [*arguments, *options], self._pass_on)
@@ -336,19 +366,22 @@ class Placement:
         Return the former. Raises ConfigError.
         """
         for _ in range(PAIRS_MAX):
-            port = self._reserve(name, 0)
+            port = self._reserve(name, 0, "")
             below = port - VIP_DISTANCE
             if below not in {each.port for each in self._reservations}:
                 with suppress(ConfigError):
-                    self._reserve(name, below)
+                    self._reserve(name, below, "")
                     return port
             self._reservations.pop().close()
         raise ConfigError(f"{name}: there are no two free ports at a distance of {VIP_DISTANCE}")
 
-    def _reserve(self, name: str, port: int, host: str | None = None) -> int:
-        """Reserve a port. `host`: where it is listened on, if not where the brokers listen."""
+    def _reserve(self, name: str, port: int, option: str, host: str | None = None) -> int:
+        """Reserve a port, which `option` gives.
+
+        `host`: where it is listened on, if not where the brokers listen.
+        """
         try:
-            reservation = Reservation(host or self._layout.host, port)
+            reservation = Reservation(host or self._layout.host, port, option)
         except ConfigError as error:
             raise ConfigError(f"{name}: {error}") from None
         self._reservations.append(reservation)

@@ -16,12 +16,15 @@ from steelyard.driver.driver import Driver
 from steelyard.driver.links import LinkLimits
 from steelyard.driver.listening import advertised, bind, bind_pair, check_address
 from steelyard.driver.logs import logger
-from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
+from steelyard.errors import ConfigError, DamageError, OwnerError, SteelyardError, StorageError
 from steelyard.nodes.seam import KAFKA, Call
-from steelyard.wire.strangers import Signs
+from steelyard.wire.strangers import Signs, Stranger
 
 if TYPE_CHECKING:
+    from steelyard.config import TlsConfig
+    from steelyard.driver.encryption import TlsContext
     from steelyard.nodes.broker.users import User
+    from steelyard.servers.accounts import AccountsFile
     from steelyard.store.recovery import Recovery
     from steelyard.store.store import Store
 
@@ -63,11 +66,17 @@ class LocalServer:
         await self.driver.close(timeout_seconds=0)
         self.after()
 
-    async def known(self, name: str, nameservers: tuple[str, ...]) -> None:
+    async def registered(self) -> None:
+        """Wait until RocketMQ's clients find this broker."""
+        from steelyard.nodes.broker.peers.registration import AwaitRegistration
+
+        await self.driver.ask(AwaitRegistration())
+
+    async def known(self) -> None:
         """Wait until clients of either dialect find this broker."""
         from steelyard.nodes.broker.node import KafkaReady
 
-        await registered(name, self.address, nameservers)
+        await self.registered()
         if self.kafka:
             await self.driver.ask(KafkaReady())
 
@@ -86,16 +95,57 @@ async def serve_nameserver(
     check(config)
     if listener is None:
         listener = bind(host, port)
+    try:
+        tls = _tls_of(config.tls, "nameserver")
+        accounts = _accounts_of(config.acl_file)
+    except ConfigError:
+        listener.close()
+        raise
     limits = LinkLimits(accepted_max=connections_max(raise_limit(), in_use(), 0))
-    driver = Driver(NameserverNode(config), name="nameserver", limits=limits)
+    node = NameserverNode(config, None if accounts is None else accounts.first)
+    driver = Driver(node, name="nameserver", limits=limits)
     driver.start()
     await driver.listen(
         listener,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
-        signs=Signs("a RocketMQ nameserver"),
+        signs=Signs("a RocketMQ nameserver", encrypted=_encrypted(config.tls)),
+        tls=tls,
+        is_tls_optional=config.tls.server_mode == "permissive",
     )
-    return LocalServer(advertised(host, listener), driver)
+    after = _watched(accounts, driver, "nameserver")
+    return LocalServer(advertised(host, listener), driver, after=after)
+
+
+def _accounts_of(path: str) -> AccountsFile | None:
+    """Read a file of accounts, if there is one. Raises ConfigError."""
+    if not path:
+        return None
+    from steelyard.servers.accounts import AccountsFile
+
+    return AccountsFile(path)
+
+
+def _watched(accounts: AccountsFile | None, driver: Driver, name: str) -> Callable[[], None]:
+    """Watch a file of accounts; return what ends that."""
+    if accounts is None:
+        return lambda: None
+    accounts.watch(driver, asyncio.get_running_loop(), logger(f"steelyard.{name}"))
+    return accounts.close
+
+
+def _tls_of(config: TlsConfig, name: str) -> TlsContext | None:
+    """Return the TLS context of a RocketMQ port. Raises ConfigError if a file cannot be used."""
+    if not config.is_on:
+        return None
+    from steelyard.driver.encryption import TlsContext, of_listener
+
+    return TlsContext(of_listener(config), logger(f"steelyard.{name}"))
+
+
+def _encrypted(config: TlsConfig) -> Stranger | None:
+    """Return what clients of a RocketMQ port speak within TLS, if they must."""
+    return Stranger.REMOTING if config.is_on and config.server_mode == "enforcing" else None
 
 
 async def serve_broker(
@@ -139,11 +189,19 @@ async def serve_broker(
         listener, *vip = listeners
         if kafka_port is not None:
             listeners.append(bind(host, kafka_port))
-        certificates = None
+        tls = _tls_of(config.tls, config.name)
+        accounts = _accounts_of(config.acl_file)
+        kafka_tls = peer_tls = None
         if config.kafka is not None and config.kafka.ssl_certificate_file:
-            from steelyard.driver.encryption import ServerCertificates
+            from steelyard.driver.encryption import TlsContext, of_kafka_listener
 
-            certificates = ServerCertificates(config.kafka, logger(f"steelyard.{config.name}"))
+            kafka_tls = TlsContext(
+                of_kafka_listener(config.kafka), logger(f"steelyard.{config.name}")
+            )
+        if config.tls_client.trust_file:
+            from steelyard.driver.encryption import TlsContext, of_dialing
+
+            peer_tls = TlsContext(of_dialing(config.tls_client), logger(f"steelyard.{config.name}"))
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[-1])
         settings = config.kafka and replace(config.kafka, address=kafka)
@@ -158,6 +216,7 @@ async def serve_broker(
             store,
             random.Random(os.urandom(16)),
             users=users,
+            accounts=None if accounts is None else accounts.first,
             secrets=random.SystemRandom(),
         )
         driver = Driver(
@@ -165,6 +224,7 @@ async def serve_broker(
             name=config.name,
             prepare_flush=lambda: store.take_dirty().sync,
             limits=limits,
+            peer_tls=peer_tls,
             measures=True,
             address_translation=config.address_translation,
         )
@@ -183,8 +243,10 @@ async def serve_broker(
         listener,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
-        signs=Signs(f"the RocketMQ port of {config.name}", kafka, address),
+        signs=Signs(f"the RocketMQ port of {config.name}", kafka, address, _encrypted(config.tls)),
         also=vip,
+        tls=tls,
+        is_tls_optional=config.tls.server_mode == "permissive",
     )
     if settings is not None:
         await driver.listen(
@@ -193,12 +255,21 @@ async def serve_broker(
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
             signs=Signs(
-                f"the Kafka port of {config.name}", kafka, address, certificates is not None
+                f"the Kafka port of {config.name}",
+                kafka,
+                address,
+                Stranger.KAFKA if kafka_tls is not None else None,
             ),
-            certificates=certificates,
+            tls=kafka_tls,
             has_logins=bool(settings.sasl_enabled_mechanisms),
         )
-    return LocalServer(address, driver, kafka, Stop(), disk.close)
+    unwatch = _watched(accounts, driver, config.name)
+
+    def after() -> None:
+        unwatch()
+        disk.close()
+
+    return LocalServer(address, driver, kafka, Stop(), after)
 
 
 def _opened(store: Store, data: str) -> Recovery:
@@ -219,21 +290,6 @@ def _opened(store: Store, data: str) -> Recovery:
             " --node-id); if the broker was renamed on purpose, run `steelyard check --disown"
             f" {data}` first"
         ) from None
-
-
-async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:
-    """Wait until the first nameserver that answers lists the broker under its address."""
-    from steelyard.client.aio.admin import Admin
-
-    async with Admin(nameservers) as admin:
-        while True:
-            try:
-                broker = (await admin.clusters()).broker_addr_table.get(name)
-            except SteelyardError:
-                broker = None
-            if broker is not None and address in broker.broker_addrs.values():
-                return
-            await asyncio.sleep(0.005)
 
 
 def stop_signals() -> asyncio.Event:

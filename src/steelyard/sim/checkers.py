@@ -5,6 +5,7 @@ Safety, at every moment:
 - every delivered message was sent, to that topic, with a subscribed tag;
 - a transactional message is in no log and never delivered unless it was committed, and a half
   message is published once (except after a power cut: docs/LIMITS.md);
+- a delayed message is not in its queue before its time, by the clock of its broker;
 - a message whose entry was damaged on disk is delivered unchanged, if it was prefetched, or not at
   all (`damage`);
 - a group's committed offset never passes the lowest offset that the application has not finished
@@ -24,6 +25,7 @@ from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue
 from steelyard.wire.remoting.message import MessageView
 from steelyard.wire.remoting.names import RETRY_PREFIX
+from steelyard.wire.remoting.properties import TIMER_ENQUEUE_MS
 
 Position = tuple[MessageQueue, int]
 
@@ -74,6 +76,8 @@ class Witness:
         self.damage = Damage()
         self.promised: set[int] = set()
         """Numbers whose transaction was committed."""
+        self.owed: set[int] = set()
+        """Numbers whose delayed message was acknowledged, wherever it will be."""
         self.deliveries = 0
         self.duplicates = 0
         """Deliveries of a position after its first one."""
@@ -119,6 +123,10 @@ class Witness:
         self.withheld.remove(number)
         self.promised.add(number)
 
+    def owe(self, number: int) -> None:
+        """Note that its delayed message was acknowledged: it is delivered some day."""
+        self.owed.add(number)
+
     # -- what members do ---------------------------------------------------------------------------
 
     def delivered(self, queue: MessageQueue, messages: Sequence[MessageView], now: int) -> None:
@@ -153,6 +161,11 @@ class Witness:
             raise Violation(f"{where}: was sent to {sent.topic}")
         if self._tags and sent.tags not in self._tags:
             raise Violation(f"{where}: tag {sent.tags} is not wanted")
+        if sent.delay_ms:
+            came = int(message.property_of(TIMER_ENQUEUE_MS) or 0)
+            early_ms = came + sent.delay_ms - message.store_timestamp
+            if not came or early_ms > 0:
+                raise Violation(f"{where}: came {early_ms} ms before its time")
         got = (message.topic, message.body, message.tags, message.keys)
         if got != (sent.topic, sent.body, sent.tags, sent.keys):
             raise Violation(f"{where}: {got} is not what was sent: {sent}")
@@ -202,7 +215,7 @@ class Witness:
 
     def missing(self) -> list[int]:
         """Return undamaged acknowledged and committed numbers that the group has not finished."""
-        owed = [*self.acknowledged, *sorted(self.promised)]
+        owed = [*self.acknowledged, *sorted(self.promised | self.owed)]
         had = self.finished | self.damage.lost | self.damage.retries_lost
         return [n for n in owed if n not in had and self.wanted(n)]
 

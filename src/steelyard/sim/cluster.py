@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
+from steelyard.acl.accounts import Account, Accounts
 from steelyard.config import (
     BrokerConfig,
+    ClientConfig,
     ConsumerConfig,
     KafkaConfig,
     KafkaConsumerConfig,
@@ -34,6 +37,8 @@ from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, OPERATOR, Strangers
+from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import TopicAdministrator
 from steelyard.sim.transactions import Decisions
@@ -60,8 +65,10 @@ RETRY_RECOVERY_MS = 5_000
 class NodeFactories:
     """The nodes to run, and what their disk seems to be. Tests put defective ones here."""
 
-    nameserver: Callable[[NameserverConfig], Node] = NameserverNode
-    broker: Callable[[BrokerConfig, Store, Random], Node] = BrokerNode
+    nameserver: Callable[..., Node] = NameserverNode
+    """Of a NameserverConfig; with `accounts`, if the scenario has some."""
+    broker: Callable[..., Node] = BrokerNode
+    """Of a BrokerConfig, a Store and chance; with `accounts` as well."""
     producer: Callable[[ProducerConfig, UniqueIds, Random], Node] = ProducerNode
     consumer: Callable[[ConsumerConfig, Random], Node] = ConsumerNode
     kafka_consumer: Callable[[KafkaConsumerConfig, Random], Node] = lambda config, rng: (
@@ -113,9 +120,17 @@ class SimCluster:
         )
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
+        self.table: CompactedTable | None = None
+        if scenario.table_keys:
+            self.table = CompactedTable(world, scenario.table_keys, scenario.body_bytes_max)
         self._listeners: dict[str, Listener] = {}
         self._topics: TopicAdministrator | None = None
         self.admin = self._seat("admin", 250)
+        self.strangers: list[Seat] = []
+        if scenario.accounts:
+            self.strangers = [self._seat(f"stranger-{n}", 252 + n) for n in range(2)]
+        self.asking: Strangers | None = None
+        """What the strangers do."""
         self.decisions = Decisions(world, witness)
         self._publishers = {
             seat.name: Publisher(scenario, witness, self.decisions) for seat in self.producers
@@ -168,7 +183,11 @@ class SimCluster:
         if seat.process.alive or not seat.host.up:
             return
         if seat in self.nameservers:
-            self._run(seat, NAMESERVER_PORT, lambda now: self._parts.nameserver(NameserverConfig()))
+            self._run(
+                seat,
+                NAMESERVER_PORT,
+                lambda now: self._parts.nameserver(NameserverConfig(), **self._accounts),
+            )
         elif seat in self.brokers:
             self._start_broker(seat, kill_in_write)
         elif seat in self.producers:
@@ -177,8 +196,36 @@ class SimCluster:
             self._start_member(seat)
         elif seat in self.kafka_members:
             self._start_kafka_member(seat)
+        elif seat in self.strangers:
+            config = LIAR if self.strangers.index(seat) else None
+            self._run(seat, 0, lambda now: AdminNode(config))
         else:
-            self._run(seat, 0, lambda now: AdminNode())
+            self._run(seat, 0, lambda now: AdminNode(ClientConfig(**self._signing(OPERATOR))))
+
+    @property
+    def _accounts(self) -> dict[str, Accounts]:
+        """What servers get in addition where there are accounts."""
+        return {"accounts": ACCOUNTS} if self.scenario.accounts else {}
+
+    def _signing(self, account: Account) -> dict[str, Any]:
+        """Return the settings of clients that sign, where there are accounts."""
+        if not self.scenario.accounts:
+            return {}
+        return {"access_key": account.access_key, "secret_key": account.secret.decode()}
+
+    def add_strangers(self) -> None:
+        """Let strangers ask all servers from now on."""
+        for seat in self.strangers:
+            self.start(seat)
+        servers = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        self.asking = Strangers(
+            self.world,
+            [partial(getattr, seat, "process") for seat in self.strangers],
+            [*self.nameserver_addresses, *servers],
+            self.topics[0],
+            GROUP,
+            self.world.rng("strangers"),
+        )
 
     def _run(
         self,
@@ -218,7 +265,9 @@ class SimCluster:
                 segment_bytes=scenario.segment_bytes,
                 index_flush_rows=scenario.index_flush_rows,
                 disk_full_ratio=0.9 if scenario.disk_watermark else 1.0,
+                compaction_interval_ms=COMPACTION_INTERVAL_MS if scenario.table_keys else 0,
             ),
+            acl_access_key=OPERATOR.access_key if scenario.accounts else "",
             kafka=self._kafka_door(seat),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
@@ -229,7 +278,7 @@ class SimCluster:
 
         def build(now: int) -> Node:
             seat.store = self._open(mount, config, now)
-            broker = self._parts.broker(config, seat.store, rng)
+            broker = self._parts.broker(config, seat.store, rng, **self._accounts)
             if self.order is not None:
                 broker = Notary(broker, seat.name, self.order, lambda: self.world.now)
             if not scenario.thread_ms_max:
@@ -243,6 +292,7 @@ class SimCluster:
                 record = self.witness.damage.records[seat.name]
                 raise Violation(f"{seat.name} starts, though {record.path} is damaged")
             self._compare_logs(seat)
+            self._check_table(seat)
         except DamageError as error:
             seat.process.die(f"refuses to start: {error}")
             self.on_refusal(seat, error)
@@ -272,6 +322,15 @@ class SimCluster:
             if end is not None:
                 self.witness.log_ends(queue, end, cut_allowed=power_lost)
 
+    def check_tables(self) -> None:
+        """Check that the compacted topic has the last value of each key, on all live brokers."""
+        for seat in self.brokers:
+            self._check_table(seat)
+
+    def _check_table(self, seat: Seat) -> None:
+        if self.table is not None and seat.process.alive and seat.store is not None:
+            self.table.check(seat.name, seat.store)
+
     def _open(self, mount: Mount, config: BrokerConfig, now: int) -> Store:
         store = Store(self._parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
@@ -285,6 +344,7 @@ class SimCluster:
             client_id=f"{seat.host.ip}@{seat.identity}",
             default_topic_queues=self.scenario.queues,
             checks=self.scenario.transactions_of_100 > 0,
+            **self._signing(CLIENT),
         )
         ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
@@ -312,6 +372,7 @@ class SimCluster:
             queue_messages_max=scenario.queue_messages_max,
             orderly=scenario.ordered,
             clean_handover=scenario.clean_handover,
+            **self._signing(CLIENT),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
@@ -392,6 +453,12 @@ class SimCluster:
             self.world, self.admin.process, self.topics, addresses, queues
         )
         self._topics.create()
+
+    def create_table(self) -> None:
+        """Let the administrator create the topic that is compacted."""
+        assert self.table is not None
+        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        self.table.create(self.admin.process, addresses)
 
     def grow_topics(self, queues: int) -> bool:
         """Add queues to every topic on every broker; return False without an administrator."""

@@ -20,6 +20,7 @@ from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.rot_tables import flip_in_table, has_offsets
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
 from steelyard.sim.world import Violation
+from steelyard.store.segment_names import INDEX_SUFFIX, RUNS_SUFFIX
 from steelyard.wire.remoting.names import retry_topic
 
 AGAIN_MS = 2_000
@@ -61,6 +62,7 @@ class Fates:
             "drop_oneway": self._drop_oneway,
             "slow": self._slow,
             "disk_full": hit(lambda: cluster.brokers, self._disk_full),
+            "suspend": hit(lambda: [*cluster.nameservers, *cluster.brokers], self._suspend),
             "freeze": hit(lambda: cluster.kafka_members, self._freeze),
             "restart_cluster": self._restart_cluster,
             "descriptors": hit(lambda: cluster.brokers, self._descriptors),
@@ -200,7 +202,12 @@ class Fates:
     def _rot_index(self, fault: Fault) -> bool:
         seats = [s for s in self._cluster.brokers if fault.target in ("", s.name)]
         disk = self._rng.choice(seats).host.disk
-        return sum(disk.flip_bit(".rows") for _ in range(max(1, fault.count))) > 0
+        flips = [
+            disk.flip_bit(suffix)
+            for _ in range(max(1, fault.count))
+            for suffix in (INDEX_SUFFIX, RUNS_SUFFIX)
+        ]
+        return any(flips)
 
     def _rot_log(self, fault: Fault) -> bool:
         cluster = self._cluster
@@ -375,6 +382,11 @@ class Fates:
 
     def _stall(self, fault: Fault, seat: Seat) -> bool:
         seat.process.pause(fault.for_ms)
+        return True
+
+    def _suspend(self, fault: Fault, seat: Seat) -> bool:
+        seat.process.pause(fault.for_ms, timers_first=True)
+        self.healed_at = max(self.healed_at, self._world.now + fault.for_ms)
         return True
 
     def _partition(self, fault: Fault) -> bool:

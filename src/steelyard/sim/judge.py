@@ -29,6 +29,7 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView, decode_records
 from steelyard.wire.remoting.names import retry_topic
+from steelyard.wire.remoting.properties import TIMER_OUT_MS
 
 ASK_MS = 3_500
 """Time that questions get: connecting may take 3 s."""
@@ -259,10 +260,12 @@ class Judge:
         return offset
 
     def _published(self, view: MessageView, queue: MessageQueue) -> None:
-        """A half message is published once.
+        """A half message is published once, unless its delay lets a kill deliver it twice.
 
         After a power cut its address may have been another's before.
         """
+        if view.property_of(TIMER_OUT_MS) is not None:
+            return
         if queue.broker_name not in self._cluster.power_cuts:
             half_address = view.prepared_transaction_offset
             self._witness.published(queue, view.queue_offset, half_address)

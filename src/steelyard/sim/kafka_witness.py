@@ -270,7 +270,10 @@ class KafkaWitness:
 
     def unfinished(self) -> str | None:
         """Return what the group must still process, None if there is nothing."""
-        owed = [*self._witness.acknowledged, *sorted(self._witness.promised)]
+        owed = [
+            *self._witness.acknowledged,
+            *sorted(self._witness.promised | self._witness.owed),
+        ]
         had = self._finished | self._witness.damage.lost
         missing = [number for number in owed if number not in had]
         if missing:

@@ -88,6 +88,8 @@ class _End:
     """How many of them are delayed by a partition."""
     gives_up_at: int | None = None
     active_at: int = 0
+    muted_until: int = 0
+    """Its process takes nothing before this time."""
 
 
 class TcpNetwork:
@@ -197,6 +199,13 @@ class TcpNetwork:
             return
         self._ship(end, None)
         self._shut(end, f"hung up: {reason}")
+
+    def mute(self, process: Process, link: Link, until: int) -> None:
+        """Deliver nothing more from a link until then, by the world's time."""
+        end = self._ends.get(link)
+        if end is not None:
+            end.muted_until = until
+            end.active_at = until
 
     def died(self, process: Process, *, silently: bool) -> None:
         """Close the connections of a dead process, unless its machine is down."""
@@ -308,6 +317,9 @@ class TcpNetwork:
         """Deliver the oldest bytes in flight from `end`, or stall them."""
         peer = end.peer
         if peer is None or not end.queue:
+            return
+        if peer.muted_until > self._world.now:
+            self._world.at(peer.muted_until, partial(self._arrive, end))
             return
         if end.stalled or not self.passes(end.process.host, peer.process.host):
             self._stall(end)

@@ -19,7 +19,7 @@ from steelyard.sim.world import Violation
 from steelyard.store import check, log_list, salvage
 from steelyard.store.files import Files
 from steelyard.store.index import ROW, ROW_BYTES, are_sound, is_hole
-from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX
+from steelyard.store.segment_names import INDEX_SUFFIX, LOG_SUFFIX
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import RETRY_PREFIX

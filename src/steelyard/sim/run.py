@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import traceback
 from functools import partial
+from random import Random
 
 import msgspec
 
+from steelyard.config import BrokerConfig
 from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.ledger import cost
 from steelyard.ledger.events import MemberLeft, Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import NodeFactories, Seat, SimCluster
+from steelyard.sim.cluster import GROUP, NodeFactories, Seat, SimCluster
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
+from steelyard.sim.kafka_application import KAFKA_GROUP
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.silence import check_expelled
 from steelyard.sim.trace import Trace
 from steelyard.sim.workload import BATCH_MAX
 from steelyard.sim.world import Violation, World
@@ -103,12 +107,15 @@ class _Show:
     def play(self) -> None:
         self._raise_curtain()
         self._schedule_messages()
+        if self._scenario.table_keys:
+            self._schedule_table()
         world = self._world
         while world.now < max(self._fates.healed_at, self._last_publish_at):
             world.run(max(self._fates.healed_at, self._last_publish_at))
         self._fates.heal()
         self._settle()
         self.judge.read_logs()
+        self._cluster.check_tables()
         self._check_duplicates()
         self.judge.stop_members()
         self._check_duplicates()
@@ -130,6 +137,8 @@ class _Show:
             world.after(rng.randrange(START_MS_MAX), cluster.add_member)
         for _ in range(self._scenario.kafka_members):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
+        if self._scenario.accounts:
+            world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.create_topics)
 
@@ -146,6 +155,21 @@ class _Show:
             self._world.at(at, partial(self._publish, seat, numbers))
             at += size * rng.randrange(2 * scenario.interval_ms + 1)
         self._last_publish_at = at
+
+    def _schedule_table(self) -> None:
+        """Write to the compacted topic while the messages are published, twice as often."""
+        cluster, world = self._cluster, self._world
+        rng = world.rng("table")
+        world.after(rng.randrange(self._scenario.first_message_ms), cluster.create_table)
+        first = EPOCH + self._scenario.first_message_ms
+        for _ in range(2 * self._scenario.messages):
+            at = rng.randrange(first, max(first + 1, self._last_publish_at))
+            seat = rng.choice(cluster.producers)
+            world.at(at, partial(self._write_table, seat, rng))
+
+    def _write_table(self, seat: Seat, rng: Random) -> None:
+        assert self._cluster.table is not None
+        self._cluster.table.write(seat.process, rng)
 
     def _publish(self, seat: Seat, numbers: tuple[int, ...]) -> None:
         self._cluster.publisher(seat).publish(seat.process, numbers, self._rng)
@@ -173,10 +197,17 @@ class _Show:
             raise Violation(f"{kafka.duplicates} Kafka duplicates, first {kafka.first_duplicate}")
 
     def check_sessions(self, records: tuple[Record, ...]) -> None:
-        """Check that no member was expelled although nothing failed.
+        """Check that no member was expelled without a fault of its own.
 
-        Static members of Kafka groups are, when a session has passed since they left.
+        Where nothing fails, none is, except static members of Kafka groups, when a session has
+        passed since they left.
         """
+        sessions_ms = {
+            GROUP: BrokerConfig().client_expiry_ms,
+            KAFKA_GROUP: self._scenario.kafka_session_timeout_ms,
+        }
+        hosts = {seat.name: seat.host for seat in self._cluster.brokers}
+        check_expelled(records, hosts, sessions_ms)
         if not self._scenario.is_planned or self._scenario.kafka_static:
             return
         for record in records:
@@ -186,12 +217,13 @@ class _Show:
     def counts(self) -> dict[str, int]:
         """Return exact figures for people."""
         witness, network = self._witness, self._cluster.network
-        kafka = self._cluster.kafka_witness
+        kafka, asking = self._cluster.kafka_witness, self._cluster.asking
         return {
             "messages": len(witness.messages),
             "acknowledged": len(witness.acknowledged),
             "failed": len(witness.failed),
             "committed": len(witness.promised),
+            "delayed": len(witness.owed),
             "withheld": len(witness.withheld),
             "questions": self._cluster.decisions.asked,
             "deliveries": witness.deliveries,
@@ -206,9 +238,11 @@ class _Show:
             "frames": network.frames,
             "steps": self._world.steps,
             "virtual_ms": self._world.now - EPOCH,
+            "compacted": 0 if self._cluster.table is None else self._cluster.table.removed,
             "damaged": len(witness.damage.entries),
             "never_delivered": witness.never_delivered(),
             "offsets_lost": len(witness.damage.offsets_lost | witness.damage.kafka_offsets_lost),
             "warnings": self._world.told.get("WARNING", 0) + self._world.told.get("ERROR", 0),
+            "strangers_refused": 0 if asking is None else asking.refused,
             **{f"fault {kind}": n for kind, n in sorted(self._fates.happened.items())},
         }

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ConfigError
 from steelyard.sim.network import Weather
 
@@ -53,6 +54,9 @@ FaultKind = Literal[
     "rot_table",
     # the broker's process has no file descriptor left for for_ms: no connection or file is opened
     "descriptors",
+    # a nameserver's or broker's process is stopped for for_ms, and then handles its timers before
+    # what waits in its sockets
+    "suspend",
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
@@ -116,6 +120,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Single messages that are sent as transactions: half are committed, the others rolled back or
     left to the broker's question (`sim.transactions`).
     """
+    timers_of_100: int = 0
+    """Single messages that are delayed to the millisecond, by up to ten seconds."""
     body_bytes_max: int = 200
     consume_batch: int = 1
     pull_batch: int = 32
@@ -160,6 +166,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kafka_max_poll_interval_ms: int = 20_000
     kafka_poll_records: int = 10
     """Of one poll."""
+    table_keys: int = 0
+    """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
+    accounts: bool = False
+    """All servers want signed requests, and strangers try to do without (`sim.strangers`)."""
     # what goes wrong, and how long it may take to be right again
     faults: tuple[Fault, ...] = ()
     settle_ms: int = 240_000
@@ -178,7 +188,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def load(text: str) -> Scenario:
     """A scenario from TOML. Raises ConfigError, naming the field."""
     try:
-        scenario = msgspec.toml.decode(text, type=Scenario)
+        scenario = msgspec.toml.decode(text, type=prepared(Scenario))
     except msgspec.DecodeError as error:
         raise ConfigError(f"not a scenario: {error}") from None
     if scenario.flush == "async" and any(f.kind == "power_broker" for f in scenario.faults):

@@ -60,6 +60,12 @@ ROT_TABLE_SHARE = 0.05
 """Of the seeds without power cuts and other rot have bits that flip in tables of committed offsets.
 """
 
+TABLE_SHARE = 0.2
+"""Of the seeds have a topic that is compacted."""
+
+SUSPEND_SHARE = 0.12
+"""Of the seeds have nameservers and brokers whose processes are stopped for a while."""
+
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
@@ -70,6 +76,12 @@ one have it speak this protocol.
 
 PLANNED_SHARE = 0.15
 """Of the KIP-848 groups live where nothing fails: members join and leave, and topics grow."""
+
+ACCOUNTS_SHARE = 0.2
+"""Of the seeds have accounts: all requests are signed."""
+
+TIMERS_SHARE = 0.25
+"""Of the seeds have messages that are delayed to the millisecond."""
 
 DELAYED_SHARE = 0.4
 """Of the seeds have brokers that delay answers to members of groups; of those with a KIP-848 group
@@ -91,11 +103,13 @@ _APART: tuple[FaultKind, ...] = (
     "rot_log",
     "rot_table",
     "descriptors",
+    "suspend",
 )
 """Drawn by themselves, not among the others."""
 
 _SHORT_MS = (500, 10_000)
 _LONG_MS = (2_000, 60_000)
+_SUSPENDED_MS = ((2_000, 30_000), (30_000, 180_000))
 
 
 def draw(seed: int) -> Scenario:
@@ -158,13 +172,24 @@ def draw(seed: int) -> Scenario:
     answers = Random(f"swarm {seed}, answers")
     delayed = answers.random() < DELAYED_SHARE
     damped_ms = answers.choice((0, 0, 2_000, 20_000))
+    accounts = Random(f"swarm {seed}, accounts").random() < ACCOUNTS_SHARE
     scenario = replace(
         scenario,
         faults=tuple(faults),
         delayed_answers=delayed,
         flapping_delay_max_ms=damped_ms,
+        table_keys=_table_keys(seed),
+        accounts=accounts,
     )
+    timers = Random(f"swarm {seed}, timers")
+    if timers.random() < TIMERS_SHARE:
+        scenario = replace(scenario, timers_of_100=timers.choice((5, 30, 100)))
     return _with_kafka(scenario, until_ms)
+
+
+def _table_keys(seed: int) -> int:
+    rng = Random(f"swarm {seed}, compacted topic")
+    return rng.choice((1, 3, 10)) if rng.random() < TABLE_SHARE else 0
 
 
 def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
@@ -187,6 +212,11 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
             at_ms, for_ms = rng.randrange(FIRST_FAULT_MS, until_ms), rng.randrange(3_000, 60_000)
             times, killed = rng.choice((3, 4, 6, 10)), rng.randrange(2)
             faults.append(Fault(kind="flap", at_ms=at_ms, for_ms=for_ms, count=times, again=killed))
+    rng = Random(f"swarm {seed}, suspended")
+    if rng.random() < SUSPEND_SHARE:
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            at_ms, span_ms = rng.randrange(FIRST_FAULT_MS, until_ms), rng.choice(_SUSPENDED_MS)
+            faults.append(Fault(kind="suspend", at_ms=at_ms, for_ms=rng.randrange(*span_ms)))
     rng = Random(f"swarm {seed}, rot")
     if rng.random() < ROT_SHARE:
         for _ in range(rng.choice((1, 2, 4))):
@@ -483,11 +513,15 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         "batch_of_100",
         "oneway_of_100",
         "transactions_of_100",
+        "timers_of_100",
         "kafka_static",
         "kafka_auto_commit",
+        "table_keys",
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})
+    if scenario.accounts:
+        yield replace(scenario, accounts=False)
     if scenario.ordered:
         yield replace(scenario, ordered=False)
     for field in ("binary_headers_of_100", "consume_batch", "segment_bytes", "index_flush_rows"):

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
+from msgspec.structs import replace
+
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.producer import SendMessages, SendOneway
 from steelyard.nodes.seam import Handled, Verdict
@@ -31,6 +33,7 @@ from steelyard.wire.remoting.message import MessageView
 
 TAGS = ("a", "b", "c")
 BATCH_MAX = 8
+DELAY_MS_MAX = 10_000
 
 LATER_MAX = 2
 """Maximum failures of a message, so that it succeeds in the end."""
@@ -62,6 +65,11 @@ class Publisher:
             body = b"%0*d" % (DIGITS, number) + padding
             messages.append(Message(topic, body, tags=tag, keys=f"k{number}"))
             self._witness.sent(number, messages[-1])
+        timers = self._scenario.timers_of_100
+        if timers and len(numbers) == 1 and rng.randrange(100) < timers:
+            delay_ms = 1 + rng.randrange(DELAY_MS_MAX)
+            messages = [replace(messages[0], delay_ms=delay_ms)]
+            self._witness.sent(numbers[0], messages[0])
         share = self._scenario.transactions_of_100
         if share and len(numbers) == 1 and rng.randrange(100) < share:
             self._decisions.begin(process, numbers[0], messages[0])
@@ -74,6 +82,9 @@ class Publisher:
         if isinstance(result, SendResult):
             for index, number in enumerate(numbers):
                 offset = result.queue_offset + index
+                if result.recall_handle is not None:  # it waits, and has no place yet
+                    self._witness.owe(number)
+                    continue
                 self._witness.acknowledge(number, result.queue, offset, world.now)
         elif result is not None:
             for number in numbers:
@@ -141,9 +152,14 @@ class Listener:
         A failed message goes to the group's retry topic, or stays in its queue.
         """
         if self._order is None:
-            for offset, number in pairs:
-                self._witness.done(queue, offset, number, final=succeeds)
-            return ConsumeStatus.CONSUME_SUCCESS if succeeds else ConsumeStatus.RECONSUME_LATER
+            # Of a batch that fails, every second message was consumed.
+            consumed = [succeeds or place % 2 == 1 for place in range(len(pairs))]
+            for (offset, number), final in zip(pairs, consumed, strict=True):
+                self._witness.done(queue, offset, number, final=final)
+            if succeeds:
+                return ConsumeStatus.CONSUME_SUCCESS
+            later, done = ConsumeStatus.RECONSUME_LATER, ConsumeStatus.CONSUME_SUCCESS
+            return tuple(done if final else later for final in consumed)
         self._order.done(queue, self._name, succeeded=succeeds)
         for offset, number in pairs:
             if succeeds:

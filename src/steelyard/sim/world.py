@@ -30,6 +30,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Hang,
     Link,
+    Mute,
     Node,
     Persist,
     Received,
@@ -116,6 +117,8 @@ class Host:
         self.exhausted = False
         """Whether its process has no free file descriptor, so that it can neither accept nor dial.
         """
+        self.pauses: list[tuple[int, int]] = []
+        """From when until when its processes were paused, in true time."""
 
     def exhaust(self, *, exhausted: bool) -> None:
         """Take all free file descriptors, or give them back. Open ones stay open."""
@@ -128,6 +131,7 @@ class Network(Protocol):
     def dial(self, process: Process, address: Address, dialect: str) -> None: ...
     def send(self, process: Process, link: Link, messages: list[object]) -> None: ...
     def hang(self, process: Process, link: Link, reason: str) -> None: ...
+    def mute(self, process: Process, link: Link, until: int) -> None: ...
     def died(self, process: Process, *, silently: bool) -> None: ...
 
 
@@ -164,7 +168,10 @@ class Process:
         self._timers: dict[Hashable, int] = {}
         self._timer_serial = 0
         self._paused_until = 0
+        self._timers_first = False
         self._inbox: deque[Callable[[], None]] = deque()
+        self._overdue: deque[Callable[[], None]] = deque()
+        """Timers that fell due in a pause and come before what else waits."""
         self._calls: list[Callable[[object], None] | None] = []
         self._events = 0
 
@@ -199,21 +206,33 @@ class Process:
 
     def _end(self, reason: str, *, silently: bool = False) -> None:
         self.alive = False
-        self.world.trace.note(self.world.now, self.name, f"dies: {reason}")
+        now = self.world.now
+        self.host.pauses = [(begin, min(end, now)) for begin, end in self.host.pauses]
+        self.world.trace.note(now, self.name, f"dies: {reason}")
         self._timers.clear()
         self._inbox.clear()
+        self._overdue.clear()
         self.host.disk.unmount()
         self._network.died(self, silently=silently)
 
-    def pause(self, for_ms: int) -> None:
-        """Take the CPU from the process for a while; input waits."""
+    def pause(self, for_ms: int, *, timers_first: bool = False) -> None:
+        """Take the CPU from the process for a while; input waits.
+
+        `timers_first`: afterwards it handles its timers before its input, as event loops may.
+        """
+        self._timers_first |= timers_first
         self._paused_until = max(self._paused_until, self.world.now + for_ms)
+        self.host.pauses.append((self.world.now, self._paused_until))
         self.world.trace.note(self.world.now, self.name, f"stalls for {for_ms} ms")
         self.world.at(self._paused_until, self._resume)
 
     def _resume(self) -> None:
-        while self.alive and self._inbox and self.world.now >= self._paused_until:
-            self._inbox.popleft()()
+        while self.alive and self.world.now >= self._paused_until:
+            waiting = self._overdue or self._inbox
+            if not waiting:
+                self._timers_first = False
+                return
+            waiting.popleft()()
 
     # -- events in -------------------------------------------------------------------------------
 
@@ -227,11 +246,11 @@ class Process:
         """Pass `event` to the node, now or when its pause is over."""
         self._enter(partial(self._handle, event))
 
-    def _enter(self, step: Callable[[], None]) -> None:
+    def _enter(self, step: Callable[[], None], *, is_timer: bool = False) -> None:
         if not self.alive:
             return
-        if self.world.now < self._paused_until or self._inbox:
-            self._inbox.append(step)
+        if self.world.now < self._paused_until or self._inbox or self._overdue:
+            (self._overdue if is_timer and self._timers_first else self._inbox).append(step)
         else:
             step()
 
@@ -296,6 +315,8 @@ class Process:
                 self._network.hang(self, link, reason)
             case Admit():
                 pass  # links carry messages here, of any size
+            case Mute(link, until):
+                self._network.mute(self, link, self.host.clock.true_time(until))
             case Persist(data):
                 self.kept = data
             case LogLine(level, text):
@@ -308,7 +329,7 @@ class Process:
         self._timer_serial += 1
         self._timers[key] = self._timer_serial
         due = partial(self._due, key, self._timer_serial)
-        self.world.at(self.host.clock.true_time(at), partial(self._enter, due))
+        self.world.at(self.host.clock.true_time(at), partial(self._enter, due, is_timer=True))
 
     def _due(self, key: Hashable, serial: int) -> None:
         if self._timers.get(key) == serial:  # neither set again nor dropped since

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.ledger.columns import Column, ColumnKind, columns
 from steelyard.spark.ownership import clock
 
@@ -88,7 +89,9 @@ def collected(frame: DataFrame, table: type[Row]) -> list[Row]:
     texts = [
         f"unix_millis({name}) as {name}" if name in moments else name for name in columns(table)
     ]
-    return [msgspec.convert(row.asDict(), table) for row in frame.selectExpr(*texts).collect()]
+    return [
+        msgspec.convert(row.asDict(), prepared(table)) for row in frame.selectExpr(*texts).collect()
+    ]
 
 
 def _moments(table: type[msgspec.Struct]) -> list[str]:

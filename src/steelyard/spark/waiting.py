@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from steelyard.spark.terminal import ProgressLine
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """Time between two looks at a query."""
 END_S = 10.0
-"""Longest wait for the end of a micro-batch."""
+"""Longest wait for the end of a micro-batch, of a query that is to end.
+
+As a rule one takes seconds. The next start repeats what is stopped within it, and Spark's
+cancelled tasks leave tracebacks of their workers, so waiting costs less.
+"""
 
 
 @contextmanager
@@ -43,10 +48,11 @@ def wait_for(query: StreamingQuery, line: ProgressLine, ended: threading.Event) 
     """
     rows: dict[int, int] = {}
     while query.isActive and not ended.wait(LOOK_S):
-        if line.visible:
+        if line.is_due:
             for batch in query.recentProgress:
                 rows[batch["batchId"]] = batch["numInputRows"]
-            line.show(f"{sum(rows.values()):,} messages read{_to_go(query)}")
+            read = f"{counted(sum(rows.values()), 'message')} read{_to_go(query)}"
+            line.show(read if rows else "reading; no micro-batch is done yet")
     line.clear()
     if ended.is_set():
         end_between_batches(query)

@@ -19,7 +19,9 @@ What makes it so:
 2. Then the ends of all logs that the copied table `logs` lists, and of their indexes before them,
    so that rows of entries that are not copied are not, either. Logs created later are left out.
 3. Segments are copied from the last to the first. Retention deletes from the first on, so that one
-   that is missing means that all before it are gone as well, and no gap remains.
+   that is missing means that all before it are gone as well, and no gap remains. Compaction
+   replaces segments, too; then everything is done again as in 4. Whatever it has removed from one
+   that is copied later has a newer value in one that was copied before.
 4. If a topic was deleted meanwhile, or all segments of a log, offsets in the copied tables would
    refer to what is gone. Everything is then done again, but segments that are unchanged stay.
 5. `format` is written last, when everything else is on the disk: without it no broker and no
@@ -42,8 +44,7 @@ from steelyard.store import identity, log_list
 from steelyard.store.check import BytesRead
 from steelyard.store.files import Files
 from steelyard.store.log_list import ListedLog
-from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX
-from steelyard.store.segments import Place, places_among
+from steelyard.store.segment_names import LOG_SUFFIX, SegmentName, segments_among
 from steelyard.store.store import file_name
 
 PIECE_BYTES = 1024 * 1024
@@ -94,7 +95,7 @@ class _LogEnd(msgspec.Struct, frozen=True):
 
     log_id: int
     folder: str
-    places: list[Place]
+    names: list[SegmentName]
     index_bytes: int
     log_bytes: int
 
@@ -205,37 +206,42 @@ class _Copying:
     def _end_of(self, log_id: int, place: ListedLog) -> _LogEnd | None:
         """Look at where a log ends; None as long as it has no files."""
         folder = f"logs/{file_name(place.topic)}/{place.queue_id}-{log_id}"
-        places = places_among(self._source.list(folder))
-        if not places:
+        names = segments_among(self._source.list(folder))
+        if not names:
             return None
-        index = self._source.mark(_path(folder, places[-1], INDEX_SUFFIX))
-        log = self._source.mark(_path(folder, places[-1], LOG_SUFFIX))
+        index = self._source.mark(f"{folder}/{names[-1]}{names[-1].index_suffix}")
+        log = self._source.mark(f"{folder}/{names[-1]}{LOG_SUFFIX}")
         if log is None:
             raise _GoneError
-        return _LogEnd(log_id, folder, places, 0 if index is None else index.size, log.size)
+        return _LogEnd(log_id, folder, names, 0 if index is None else index.size, log.size)
 
     def _copy_log(self, end: _LogEnd) -> Iterator[BytesRead]:
         """Copy the segments, the last one first."""
-        last = end.places[-1]
-        for place in reversed(end.places):
-            path = _path(end.folder, place, LOG_SUFFIX)
+        last = end.names[-1]
+        for name in reversed(end.names):
+            path = f"{end.folder}/{name}{LOG_SUFFIX}"
             file = self._source.open(path)
-            if file is None and place == last:
+            if file is None and (name == last or self._is_replaced(end, name)):
                 raise _GoneError
             if file is None:
                 break
             with file:
-                size = end.log_bytes if place == last else file.mark().size
-                yield from self._copy_index(end, place)
+                size = end.log_bytes if name == last else file.mark().size
+                yield from self._copy_index(end, name)
                 yield from self._copy_file(file, path, size)
 
-    def _copy_index(self, end: _LogEnd, place: Place) -> Iterator[BytesRead]:
+    def _is_replaced(self, end: _LogEnd, name: SegmentName) -> bool:
+        """Return whether compaction, not retention, removed a segment."""
+        now = segments_among(self._source.list(end.folder))
+        return any(each.replaces(name) for each in now)
+
+    def _copy_index(self, end: _LogEnd, name: SegmentName) -> Iterator[BytesRead]:
         """Copy a segment's index, if it has one: the log alone is enough to rebuild it."""
-        path = _path(end.folder, place, INDEX_SUFFIX)
+        path = f"{end.folder}/{name}{name.index_suffix}"
         file = self._source.open(path)
         if file is not None:
             with file:
-                is_last = place == end.places[-1]
+                is_last = name == end.names[-1]
                 yield from self._copy_file(
                     file, path, end.index_bytes if is_last else file.mark().size
                 )
@@ -279,7 +285,3 @@ class _Copying:
             while folder and not self._files.list(folder):
                 self._files.remove(folder)
                 folder = folder.rpartition("/")[0]
-
-
-def _path(folder: str, place: Place, suffix: str) -> str:
-    return f"{folder}/{place[0]:020}-{place[1]:020}{suffix}"

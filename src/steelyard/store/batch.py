@@ -11,7 +11,7 @@ Source: clients/.../record/internal/DefaultRecordBatch.java. `wire.kafka.records
 the rest; the two rooms must not import each other, so the few fields that the store needs are read
 here.
 
-In the index a batch of n records has n equal rows. Instead of a tag code they hold a first byte
+In the index a batch of n offsets has n equal rows. Instead of a tag code they hold a first byte
 that marks a batch, followed by the time of the append, because a batch carries only the producer's
 clock.
 """
@@ -63,10 +63,13 @@ def base_offset(data: bytes, start: int = 0) -> int:
     return int(offset)
 
 
-def count_of(data: bytes, start: int = 0) -> int:
-    """Return the number of records according to the header."""
-    (count,) = _INT32.unpack_from(data, start + 57)
-    return int(count)
+def span_of(data: bytes, start: int = 0) -> int:
+    """Return how many offsets the batch takes: one for each record that it was written with.
+
+    Compaction may have removed some of the records, even all.
+    """
+    (last,) = _INT32.unpack_from(data, start + 23)
+    return int(last) + 1
 
 
 def max_timestamp(data: bytes, start: int = 0) -> int:
@@ -92,8 +95,8 @@ def size_of(data: bytes, start: int, offset: int) -> int:
         or base_offset(data, start) != offset
     ):
         return 0
-    (last,) = _INT32.unpack_from(data, start + 23)
-    if last + 1 != count_of(data, start) or not 0 <= last < COUNT_MAX:
+    (count,) = _INT32.unpack_from(data, start + 57)
+    if not 0 <= count <= span_of(data, start) or not 0 < span_of(data, start) <= COUNT_MAX:
         return 0
     size = size_at(data, start)
     return size if size >= HEAD_BYTES else 0

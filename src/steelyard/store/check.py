@@ -20,7 +20,7 @@ from steelyard.errors import DamageError
 from steelyard.store import clean_stop, identity, log_list
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
-from steelyard.store.segments import end_position
+from steelyard.store.segment_names import end_position
 from steelyard.store.table_records import Entry, Gap, decode
 from steelyard.store.verify import ROWS, verify_log
 

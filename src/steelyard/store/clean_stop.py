@@ -13,6 +13,7 @@ import zlib
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.store.files import Files
 
 PATH = "clean-stop"
@@ -54,7 +55,7 @@ def read(files: Files) -> Ends | None:
     if rest != b"%08x\n" % zlib.crc32(text):
         return None
     try:
-        return msgspec.json.decode(text, type=Ends)
+        return msgspec.json.decode(text, type=prepared(Ends))
     except msgspec.DecodeError:
         return None
 

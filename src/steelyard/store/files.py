@@ -168,10 +168,11 @@ class Files:
             raise storage_error("sync", path, error) from error
         self._unsynced.discard(path)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: str, new: str, *, sync: bool = True) -> None:
         """Replace a file with one that was synced, atomically, and sync that to disk.
 
-        If it raises, the file was not replaced. If only the sync fails, it is left to the next one.
+        If it raises, the file was not replaced. If only the sync fails, it is left to the next one;
+        so it is without `sync`.
         """
         self.forget(old)
         self.forget(new)
@@ -180,6 +181,10 @@ class Files:
             self.disk.rename(old, new)
         except OSError as error:
             raise storage_error("replace", new, error) from error
+        self._unsynced.discard(old)
+        if not sync:
+            self._unsynced_folders.add(folder)
+            return
         try:
             self.sync_folder(folder)
         except StorageError:

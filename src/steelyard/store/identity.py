@@ -1,6 +1,6 @@
 """The owner and the format of a data directory: the file `format`, like Kafka's meta.properties.
 
-    steelyard-store 2         the format's number; padded to 64 bytes
+    steelyard-store 3         the format's number; padded to 64 bytes
     {"cluster":"...", ...}    `Identity` as JSON; `{}` until a broker owns the directory
     5f3c9a01                  CRC-32 of the lines above, in hex; also the last line of later formats
 
@@ -12,6 +12,7 @@ else is changed.
 |---|---|
 | 1 | |
 | 2 | an identity; `clean-stop`; index files with checksums (`.rows` in place of `.index`) |
+| 3 | segments that were compacted (`segment_names`); batches with fewer records than offsets |
 
 An upgrade writes the new number first: from then on a version that reads only the earlier format
 must refuse the directory. Other differences are converted when they are encountered.
@@ -23,13 +24,14 @@ import zlib
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import DamageError, OwnerError, StorageError
 from steelyard.store.files import Files
 
 PATH = "format"
 NEW_PATH = "format.new"
 
-FORMAT = 2
+FORMAT = 3
 """The format that this version writes."""
 
 FORMAT_MIN = 1
@@ -112,10 +114,10 @@ def _is_signed(data: bytes) -> bool:
 
 
 def _identity(data: bytes) -> Identity:
-    """Parse the identity in a file of format 2."""
+    """Parse the identity in a file of format 2 or later."""
     lines = data.split(b"\n")
     try:
-        return msgspec.json.decode(lines[1], type=Identity)
+        return msgspec.json.decode(lines[1], type=prepared(Identity))
     except msgspec.DecodeError as error:
         raise DamageError(f"the file {PATH!r} is damaged: {error}", (PATH,)) from None
 

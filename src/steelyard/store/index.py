@@ -31,7 +31,13 @@ DAMAGED = 0x41
 """First byte of the tag code if the entry cannot be found in the log. Reads are refused."""
 GIVEN_UP = 0x42
 """The same, but given up by an operator or lost in a power cut: readers skip it."""
+REMOVED = 0x43
+"""First byte of the tag code if compaction removed the entry: readers skip it, as if it had been
+given up, but nothing is wrong. Its position is that of the next entry, its link the last one's."""
+SKIPPED = frozenset((GIVEN_UP, REMOVED))
+"""What readers skip."""
 
+_HOLES = frozenset((DAMAGED, GIVEN_UP, REMOVED))
 _FRONT = struct.Struct(">qiqI")
 _SEALED = struct.Struct("<24sI")
 _LINK = struct.Struct(">I")
@@ -73,7 +79,7 @@ def link_of(rows: bytes, number: int = 0) -> int:
 
 
 def kinds(rows: bytes) -> bytes:
-    """Return a byte per packed row: `batch.KIND`, DAMAGED or GIVEN_UP; 0 or 0xFF for records."""
+    """Return a byte per packed row: `batch.KIND`, a hole's kind; 0 or 0xFF for records."""
     return rows[TAG_BYTE::ROW_BYTES]
 
 
@@ -83,13 +89,18 @@ def hole_tag(kind: int, now: int) -> int:
 
 
 def kind_of(tag_code: int) -> int:
-    """Return the kind in a tag code: `batch.KIND`, DAMAGED, GIVEN_UP; 0 or -1 for a record."""
+    """Return the kind in a tag code: `batch.KIND`, a hole's; 0 or -1 for a record."""
     return tag_code >> TIME_BITS
 
 
 def is_hole(tag_code: int) -> bool:
     """Return whether a row with this tag code has no readable entry."""
-    return tag_code >> TIME_BITS in (DAMAGED, GIVEN_UP)
+    return tag_code >> TIME_BITS in _HOLES
+
+
+def is_removed(tag_code: int) -> bool:
+    """Return whether compaction removed the entry of a row with this tag code."""
+    return tag_code >> TIME_BITS == REMOVED
 
 
 def tells_no_link(tag_code: int, link: int) -> bool:
@@ -97,7 +108,7 @@ def tells_no_link(tag_code: int, link: int) -> bool:
 
     Entries after it are protected by their own checksums only.
     """
-    return is_hole(tag_code) and not link
+    return is_hole(tag_code) and not is_removed(tag_code) and not link
 
 
 class Buffers:

@@ -21,6 +21,7 @@ from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links, reads
+from steelyard.store.cleaning import Cleaning
 from steelyard.store.entry import PLACES_BYTE, unpack_places
 from steelyard.store.index import pack_row
 from steelyard.store.log_config import LogConfig
@@ -38,6 +39,7 @@ class Log:
     """The log of one queue, created by `Store`; see the module docstring."""
 
     __slots__ = (
+        "_pinned",
         "_segments",
         "_starts",
         "folder",
@@ -59,6 +61,7 @@ class Log:
         self.max_offset = 0
         self.next_address = self.log_id << POSITION_BITS
         self._segments = Segments(origin, config)
+        self._pinned: int | None = None
         self._starts = starts
 
     # -- writing ---------------------------------------------------------------------------------
@@ -114,7 +117,7 @@ class Log:
         first = self.max_offset
         size = len(batch)
         assert batches.size_of(batch, 0, first) == size, _MISPLACED
-        assert batches.count_of(batch) == count
+        assert batches.span_of(batch) == count
         address = self.next_address
         position = address & POSITION_MAX
         segment = self._segments.for_append((position, first), size, now)
@@ -151,6 +154,10 @@ class Log:
             nearest = max(self.min_offset, min(offset, end))
             return Slice(b"", 0, nearest, nearest)
         segment = self._segment_at(offset)
+        if segment.name.round and index.is_removed(segment.row(offset)[2]):
+            offset = segment.last_of(offset) + 1
+            if offset >= min(end, segment.end[1]):
+                return Slice(b"", 0, min(offset, end), min(offset, end))
         if tag_codes is not None:
             return reads.read_tagged(segment, offset, end, count_max, bytes_max, tag_codes)
         return reads.read_records(segment, offset, end, count_max, bytes_max)
@@ -178,13 +185,15 @@ class Log:
         return self._segment_at(offset).entry(offset)
 
     def record_at(self, offset: int) -> bytes | None:
-        """Return the record at an existing offset; None if a batch holds it, or it was given up.
+        """Return the record at an existing offset.
+
+        None if a batch holds it, or if it was given up or removed by compaction.
 
         Raises CorruptError.
         """
         segment = self._segment_at(offset)
         tag_code = segment.row(offset)[2]
-        if batches.is_batch(tag_code) or index.kind_of(tag_code) == index.GIVEN_UP:
+        if batches.is_batch(tag_code) or index.kind_of(tag_code) in index.SKIPPED:
             return None
         return segment.entry(offset)
 
@@ -265,13 +274,11 @@ class Log:
         """
         position = address & POSITION_MAX
         segment = self._segments.at_position(position)
-        if segment is None or segment.end[0] - position < entries.SIZE_MIN:
+        offset = None if segment is None else segment.offset_at(position)
+        if segment is None or offset is None or offset < self.min_offset:
             return None
-        offset = segment.offset_at(position)
-        if offset is None or offset < self.min_offset:
-            return None
-        begin, _, tag_code, _ = segment.row(offset)
-        if begin != position or batches.is_batch(tag_code) or index.is_hole(tag_code):
+        tag_code = segment.row(offset)[2]
+        if batches.is_batch(tag_code) or index.is_hole(tag_code):
             return None
         return segment.entry(offset)
 
@@ -295,13 +302,25 @@ class Log:
         If all entries are too old, the log begins a new segment: offsets and positions continue.
         Raises StorageError; segments deleted before that stay deleted.
         """
-        return self._drop(self._segments.past_retention(self.config, now))
+        gone = self._segments.past_retention(self.config, now)
+        if self._pinned is not None:
+            gone = min(gone, self._segments.before(self._pinned))
+        return self._drop(gone)
+
+    def pin(self, offset: int) -> None:
+        """Keep the entries from this offset on, whatever `retain` and `drop_oldest` would delete.
+
+        Replaces an earlier pin. The pin is not stored.
+        """
+        self._pinned = offset
 
     def oldest(self) -> tuple[int, int] | None:
         """Return (store time of its newest entry, bytes) of the first segment.
 
-        None if it is the only one.
+        None if it is the only one, or has entries that are pinned.
         """
+        if self._pinned is not None and not self._segments.before(self._pinned):
+            return None
         return self._segments.oldest()
 
     def drop_oldest(self) -> int:
@@ -310,6 +329,26 @@ class Log:
         Return the deleted messages.
         """
         return self._drop(1)
+
+    @property
+    def swaps(self) -> int:
+        """How often this process has replaced segments: until then, positions stay as they are."""
+        return self._segments.swaps
+
+    def closed(self) -> list[Segment]:
+        """Return the segments to which nothing will be appended, in order."""
+        return self._segments.all[:-1]
+
+    def clean(self, group: list[Segment]) -> Cleaning:
+        """Begin to replace these adjacent closed segments. Raises StorageError."""
+        return Cleaning(self._segments, group)
+
+    def remove_replaced(self) -> None:
+        """Delete what `Cleaning.swap` has replaced; the disk must have the new names.
+
+        Raises StorageError; call it again then.
+        """
+        self._segments.remove_replaced()
 
     def delete_before(self, offset: int) -> None:
         """Raise `min_offset` permanently to `offset`, at most `max_offset`.

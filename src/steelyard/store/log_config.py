@@ -23,6 +23,16 @@ class LogConfig(msgspec.Struct, frozen=True):
     """Age of its newest entry, in ms, from which a segment is deleted. -1: never."""
     retention_bytes: int = -1
     """The oldest segments are deleted as long as the others hold this many bytes. -1: never."""
+    compacts: bool = False
+    """Whether only the last entry of each key is kept (cleanup.policy has `compact`)."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Fraction of the bytes that were never compacted, above which compaction begins."""
+    min_compaction_lag_ms: int = 0
+    """Age of its newest entry, in ms, from which a segment may be compacted."""
+    max_compaction_lag_ms: int = -1
+    """Age of its oldest entry, in ms, from which a segment must be compacted. -1: never."""
+    delete_retention_ms: int = 86_400_000
+    """How long a compacted log keeps tombstones and markers of transactions, in ms."""
 
 
 def usual(config: StoreConfig) -> LogConfig:

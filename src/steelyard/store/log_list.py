@@ -6,6 +6,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.store import table_records
 from steelyard.store.disk import Disk
 from steelyard.store.files import Files
@@ -73,4 +74,4 @@ def encode(place: ListedLog) -> bytes:
 
 def decode(value: bytes) -> ListedLog:
     """A row, from its value."""
-    return msgspec.json.decode(value, type=ListedLog)
+    return msgspec.json.decode(value, type=prepared(ListedLog))

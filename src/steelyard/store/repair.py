@@ -133,7 +133,7 @@ class Repair:
         first, following = last, last + 1
         if is_batch and size >= batches.HEAD_BYTES:
             first = batches.base_offset(data)
-            following = first + batches.count_of(data)
+            following = first + batches.span_of(data)
         if segment.is_by_itself(data, first, position, size, is_batch=is_batch):
             rows_from = segment.base_offset + self._before(count, packed) if is_batch else first
             if last < following - 1 and self._may_begin(first, rows_from):

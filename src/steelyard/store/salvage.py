@@ -27,6 +27,7 @@ from steelyard.store.identity import Identity
 from steelyard.store.store import Store, file_name
 from steelyard.store.table_records import Gap, decode
 from steelyard.store.table_records import encode as encode_record
+from steelyard.wording import counted
 
 COPY_BYTES = 1024 * 1024
 
@@ -104,7 +105,7 @@ def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
     _write(files, f"{aside}/{path}", data)
     _write(files, f"{path}.new", b"".join(whole))
     files.rename(f"{path}.new", path)
-    done = f"a copy is in {aside}/, {len(whole)} records are kept"
+    done = f"a copy is in {aside}/, {counted(len(whole), 'record')} kept"
     if not lost:
         yield Deed(path, done, "what was written behind them, if anything was")
     for text in lost:

@@ -100,6 +100,59 @@ def find_next(
     return None
 
 
+def scan_left(read: Read, position: int, offset: int, end: int) -> Iterator[ScannedEntry]:
+    """Each whole entry that compaction left: as `scan`, but of `offset` or any later one.
+
+    Records may have been written at another address.
+    """
+    data, data_position = b"", position
+    while position < end:
+        found = _left(data, position - data_position, position, offset)
+        if found is None:
+            piece = min(SCAN_BYTES, end - position)
+            data, data_position = read(position, piece), position
+            size = entries.size_of(data) or (batches.size_at(data) if piece >= 12 else 0)
+            if piece < size <= end - position:
+                data = read(position, size)
+            found = _left(data, 0, position, offset)
+        if found is None:
+            return
+        yield found
+        position += found.size
+        offset = found.offset + found.count
+
+
+def find_left(read: Read, position: int, offset: int, end: int) -> ScannedEntry | None:
+    """The first whole entry behind `position`, for `scan_left`, where a damaged one is."""
+    position += 1
+    while position < end:
+        piece = read(position, min(SCAN_BYTES + batches.HEAD_BYTES, end - position))
+        for match in _HEADS.finditer(piece):
+            if match.start() < SCAN_BYTES:
+                at = position + match.start()
+                found = next(scan_left(read, at, offset, end), None)
+                if found is not None:
+                    return found
+        position += SCAN_BYTES
+    return None
+
+
+def _left(data: bytes, start: int, position: int, offset: int) -> ScannedEntry | None:
+    """Return the whole entry there if it is of an offset from `offset` on."""
+    if start + batches.HEAD_BYTES > len(data):
+        return None
+    size = entries.size_of(data, start)
+    is_batch = not size
+    place = (batches.base_offset(data, start), 0)
+    if is_batch:
+        size = batches.size_of(data, start, place[0])
+    else:
+        place = entries.places(data, start)
+    if place[0] < offset or not 0 < size <= len(data) - start:
+        return None
+    return _whole(data, start, size, is_batch, place, position)
+
+
 def looks_unwritten(data: bytes, position: int) -> bool:
     """Return whether these bytes begin or end in a sector of zeros, as a power cut leaves it.
 
@@ -142,7 +195,7 @@ def _whole(
         if not batches.is_intact(data, start, size):
             return None
         whole = data[start : start + size]
-        count, timestamp = batches.count_of(whole), batches.max_timestamp(whole)
+        count, timestamp = batches.span_of(whole), batches.max_timestamp(whole)
         return ScannedEntry(position, place[0], size, count, None, timestamp, whole)
     if not entries.is_intact(data, start, size, *place):
         return None

@@ -1,7 +1,7 @@
 """One segment of a log: a file of contiguous entries, and its index.
 
-Both files are named by where they begin: position in the log and offset of the first entry, 20
-digits each. The log is created with its first entry, the index when its rows are first written.
+Both files are named by where they begin (`segment_names`). The log is created with its first entry,
+the index when its rows are first written. `cleaned` has segments that were compacted.
 
 Everything is verified before use: rows by their checksums whenever they are read (damaged ones are
 rebuilt from the log, see `mending`), entries by the links in their rows (`reads`).
@@ -10,6 +10,7 @@ rebuilt from the log, see `mending`), entries by the links in their rows (`reads
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 import msgspec
 from crc32c import crc32c
@@ -20,8 +21,10 @@ from steelyard.store import entry as entries
 from steelyard.store import index, links
 from steelyard.store.files import Files
 from steelyard.store.findings import Finding, Findings
-from steelyard.store.index import ROW, SOUND, Buffers, Index
+from steelyard.store.index import ROW, ROW_BYTES, SOUND, Buffers, Index
 from steelyard.store.mending import mended
+from steelyard.store.runs import EntryRun
+from steelyard.store.segment_names import LOG_SUFFIX, OLD_INDEX_SUFFIX, SegmentName
 from steelyard.store.spans import Spans
 from steelyard.types import FileRange
 
@@ -30,11 +33,7 @@ POSITION_BITS = 40
 
 POSITION_MAX = (1 << POSITION_BITS) - 1
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".rows"
-OLD_INDEX_SUFFIX = ".index"
-"""Suffix of index files of format 1: rows of 20 bytes without checksums."""
-
+_PIECE_ROWS = 256
 _NEIGHBOURS = 16
 """Number of entries before a damaged one that are examined to estimate its store time."""
 
@@ -76,6 +75,7 @@ class Segment:
         "index_path",
         "link",
         "log_path",
+        "name",
         "newest_ms",
         "old_index_path",
         "origin",
@@ -83,17 +83,13 @@ class Segment:
         "verified",
     )
 
-    def __init__(
-        self, origin: Origin, place: tuple[int, int], size: int = 0, rows: int = 0
-    ) -> None:
-        """`place`: position and offset of the first entry.
-
-        `size`, `rows`: what the files already hold.
-        """
-        self.base_position, self.base_offset = place
-        stem = f"{origin.folder}/{self.base_position:020}-{self.base_offset:020}"
+    def __init__(self, origin: Origin, name: SegmentName, size: int = 0, rows: int = 0) -> None:
+        """`size`, `rows`: what the files already hold."""
+        self.name = name
+        self.base_position, self.base_offset = name.position, name.offset
+        stem = f"{origin.folder}/{name}"
         self.log_path = stem + LOG_SUFFIX
-        self.index_path = stem + INDEX_SUFFIX
+        self.index_path = stem + name.index_suffix
         self.old_index_path = stem + OLD_INDEX_SUFFIX
         self.size = size
         self.link = 0
@@ -111,7 +107,7 @@ class Segment:
     @property
     def end(self) -> tuple[int, int]:
         """Position and offset one past the last entry: the place of the next segment."""
-        return self.base_position + self.size, self.base_offset + self.index.count
+        return self.base_position + self.size, self.base_offset + self.count
 
     def create(self) -> None:
         """Create the empty log file. The index file is created with its first rows."""
@@ -171,7 +167,9 @@ class Segment:
         return offset - 1 + bisect_left(rest, position + 1, key=lambda item: self.row(item)[0])
 
     def offset_at(self, position: int) -> int | None:
-        """Return the offset of the entry that begins at a position or last before it."""
+        """Return the offset of the entry that was written at a position; None if none was."""
+        if self.end[0] - position < entries.SIZE_MIN:
+            return None
         begin, end = self.base_offset, self.end[1]
         # An entry contains its own offset, but what looks like an entry may be part of a message.
         head = self.peek(position, entries.HEAD_BYTES)
@@ -180,7 +178,27 @@ class Segment:
             if begin <= offset < end and self.row(offset)[0] == position:
                 return offset
         found = bisect_right(range(begin, end), position, key=lambda item: self.row(item)[0])
-        return begin + found - 1 if found else None
+        offset = begin + found - 1
+        return offset if found and self.row(offset)[0] == position else None
+
+    def entries_from(self, offset: int) -> Iterator[EntryRun]:
+        """Yield the entries from the one that holds `offset` on, each with its offsets and row."""
+        offset, end = self.first_of(offset), self.end[1]
+        while offset < end:
+            rows = self.rows(offset, _PIECE_ROWS)
+            at, size = 0, len(rows)
+            while at < size:
+                row = rows[at : at + ROW_BYTES]
+                position, _, tag_code, _ = ROW.unpack(row)
+                span = 1
+                if batches.is_batch(tag_code):
+                    while rows[at + span * ROW_BYTES : at + (span + 1) * ROW_BYTES] == row:
+                        span += 1
+                    if at + span * ROW_BYTES == size:
+                        span = self.last_of(offset) + 1 - offset
+                yield EntryRun(offset, span, position, row)
+                at += span * ROW_BYTES
+                offset += span
 
     def link_before(self, offset: int) -> int:
         """Return the link before the entry with this first offset."""

@@ -1,4 +1,8 @@
-"""The ordered segments of one log: where the next entry goes, and which segments to drop."""
+"""The ordered segments of one log: where the next entry goes, which to drop, and which to replace.
+
+Compaction replaces closed segments by a cleaned one (`cleaning`). The old files stay until the
+names of the new ones are on the disk (`remove_replaced`).
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,21 @@ from bisect import bisect_right
 from itertools import pairwise
 
 from steelyard.errors import StorageError
-from steelyard.store.files import Files
+from steelyard.store.cleaned import CleanedSegment
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.repair import Repair
-from steelyard.store.segment import (
-    INDEX_SUFFIX,
+from steelyard.store.runs import RUN_BYTES
+from steelyard.store.segment import POSITION_MAX, Origin, Segment
+from steelyard.store.segment_names import (
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    OLD_INDEX_SUFFIX,
-    POSITION_MAX,
-    Origin,
-    Segment,
+    UNFINISHED_SUFFIX,
+    SegmentName,
+    all_among,
+    named,
+    segments_among,
 )
 from steelyard.store.times import Times
 
@@ -33,9 +40,11 @@ class Segments:
         "_files",
         "_folder",
         "_origin",
+        "_replaced",
         "_roll_at",
         "_times",
         "all",
+        "swaps",
     )
 
     def __init__(self, origin: Origin, config: LogConfig) -> None:
@@ -46,7 +55,16 @@ class Segments:
         """Time, in ms, before which the last segment is certainly not too old for another entry."""
         self._origin = origin
         self._times: dict[int, Times] = {}
+        self._replaced: list[Segment] = []
+        """Segments that a cleaned one has replaced, whose files are still there."""
         self.all: list[Segment] = []
+        self.swaps = 0
+        """How often this process has replaced segments."""
+
+    @property
+    def origin(self) -> Origin:
+        """What the segments share."""
+        return self._origin
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -108,7 +126,7 @@ class Segments:
         return now >= self._roll_at
 
     def _begin(self, end: Place) -> Segment:
-        segment = Segment(self._origin, end)
+        segment = Segment(self._origin, SegmentName(*end))
         segment.create()
         self.all.append(segment)
         self._roll_at = 0
@@ -173,6 +191,10 @@ class Segments:
 
         If none is left, an empty one begins at the same end.
         """
+        if count and self._replaced:
+            # Otherwise they would come back when the segment that replaced them is gone.
+            self._files.sync_folder(self._folder)
+            self.remove_replaced()
         if count and count == len(self.all):
             self._begin(self.all[-1].end)
         self._remove(count)
@@ -193,7 +215,40 @@ class Segments:
     def remove(self) -> None:
         """Delete all files and the folder; on StorageError possibly only the first of them."""
         self._remove(len(self.all))
+        self._replaced.clear()
+        for name in self._files.list(self._folder):
+            self._files.remove(f"{self._folder}/{name}")
         self._files.remove(self._folder)
+
+    # -- replacing -------------------------------------------------------------------------------
+
+    def find_group(self, group: list[Segment]) -> int:
+        """Return where these adjacent segments are in `all`; -1 if they are not there any more."""
+        for number, segment in enumerate(self.all):
+            if segment is group[0]:
+                here = self.all[number : number + len(group)]
+                same = len(here) == len(group) and all(map(_is, here, group))
+                return number if same and number + len(group) < len(self.all) else -1
+        return -1
+
+    def replace(self, group: list[Segment], cleaned: CleanedSegment) -> None:
+        """Read a cleaned segment, whose files have their names, in place of those it was made of.
+
+        Call `remove_replaced` when the disk has the names.
+        """
+        number = self.find_group(group)
+        assert number >= 0
+        for segment in group:
+            self._times.pop(segment.base_offset, None)
+        self.all[number : number + len(group)] = [cleaned]
+        self._replaced += group
+        self.swaps += 1
+
+    def remove_replaced(self) -> None:
+        """Delete the files of replaced segments. Raises StorageError; call it again then."""
+        while self._replaced:
+            self._replaced[-1].remove()
+            self._replaced.pop()
 
     # -- recovery --------------------------------------------------------------------------------
 
@@ -205,30 +260,24 @@ class Segments:
         Segments before the last are taken over unchanged if their sizes fit the next one; from the
         first that does not, all are cut.
         """
-        names = self._files.list(self._folder)
-        places = places_in(self._files, self._folder)
-        for name in names:
-            for suffix in (INDEX_SUFFIX, OLD_INDEX_SUFFIX):
-                place = _place(name, suffix)
-                if place and place not in places:
-                    self._files.remove(f"{self._folder}/{name}")
+        names = self._segment_names()
         repairs: list[SegmentRepair] = []
         segments_cut = 0
-        for number, place in enumerate(places):
-            segment = Segment(self._origin, place)
-            size = self._files.size(segment.log_path)
-            rows = self._files.size(segment.index_path) // ROW_BYTES
-            segment = Segment(self._origin, place, size, rows)
-            if self.all and self.all[-1].end != place:
+        for number, name in enumerate(names):
+            segment = self._found(name)
+            if self.all and not _follows(self.all[-1], name):
                 segments_cut += 1
-                repairs.append(SegmentRepair(bytes_cut=size))
+                repairs.append(SegmentRepair(bytes_cut=segment.size))
                 segment.remove()
                 continue
             newest = self.all[-1].newest() if self.all and self.all[-1].count else 0
             self.all.append(segment)
             self._files.suspect(segment.log_path)
-            is_last = number + 1 == len(places)
-            following = end if is_last else places[number + 1]
+            if isinstance(segment, CleanedSegment):
+                repairs.append(segment.recover())
+                continue
+            is_last = number + 1 == len(names)
+            following = end if is_last else names[number + 1][:2]
             if is_last or segment.end != following:
                 repair = Repair(segment, newest, now, following, was_stopped=end is not None)
                 repairs.append(repair.run())
@@ -240,34 +289,48 @@ class Segments:
         )
         return total, segments_cut
 
+    def _segment_names(self) -> list[SegmentName]:
+        """Return the segments of the folder, after removing what does not count.
+
+        That is an index without a log, what a cleaning wrote that was interrupted, and segments
+        that were replaced.
+        """
+        files = self._files.list(self._folder)
+        names = segments_among(files)
+        gone = [name for name in all_among(files) if name not in names]
+        if gone:
+            # Their replacement must have its name on the disk before they go.
+            self._files.sync_folder(self._folder)
+        for name in gone:
+            self._files.remove(f"{self._folder}/{name}{LOG_SUFFIX}")
+        for file in files:
+            indexes = (each for suffix in INDEX_SUFFIXES if (each := named(file, suffix)))
+            if file.endswith(UNFINISHED_SUFFIX) or any(each not in names for each in indexes):
+                self._files.remove(f"{self._folder}/{file}")
+        return names
+
+    def _found(self, name: SegmentName) -> Segment:
+        """Return the segment with the sizes that its files have."""
+        segment = Segment(self._origin, name)
+        size = self._files.size(segment.log_path)
+        index_bytes = self._files.size(segment.index_path)
+        if name.round:
+            return CleanedSegment(self._origin, name, size, index_bytes // RUN_BYTES)
+        return Segment(self._origin, name, size, index_bytes // ROW_BYTES)
+
     def check(self) -> None:
         """Assert that the segments are contiguous."""
         for before, after in pairwise(self.all):
-            assert before.end == (after.base_position, after.base_offset)
+            assert _follows(before, after.name)
 
 
-def end_position(files: Files, folder: str) -> int:
-    """Return the position after the last byte of a log, judged by its files; 0 without any."""
-    places = [place for name in files.disk.list(folder) if (place := _place(name, LOG_SUFFIX))]
-    if not places:
-        return 0
-    position, offset = max(places)
-    return position + files.size(f"{folder}/{position:020}-{offset:020}{LOG_SUFFIX}")
+def _follows(before: Segment, name: SegmentName) -> bool:
+    """Return whether a segment begins where the one before ends; a cleaned one has fewer bytes."""
+    position, offset = before.end
+    if before.name.round == 0:
+        return (position, offset) == (name.position, name.offset)
+    return offset == name.offset and position <= name.position
 
 
-def places_in(files: Files, folder: str) -> list[Place]:
-    """Return where the segments in a folder begin, in order."""
-    return places_among(files.list(folder))
-
-
-def places_among(names: list[str]) -> list[Place]:
-    """Return where the segments begin whose files have these names, in order."""
-    return sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
-
-
-def _place(name: str, suffix: str) -> Place | None:
-    """Return position and offset in a file's name; None for other names."""
-    position, _, offset = name.removesuffix(suffix).partition("-")
-    if not name.endswith(suffix) or not (position + offset).isdecimal():
-        return None
-    return int(position), int(offset)
+def _is(one: Segment, other: Segment) -> bool:
+    return one is other

@@ -4,7 +4,7 @@
     clean-stop                            the ends of all files after a clean stop; see `clean_stop`
     tables/<name>.table                   see `tables`; the store's own: `logs` and `log starts`
     logs/<topic>/<queue id>-<log id>/     one log; created with its first entry
-        <position>-<offset>.log, .rows    one segment; see `segment`
+        <position>-<offset>.log, .rows    one segment; see `segment`, and `cleaned` for others
 
 A log id is never reused, so that an address names one entry for ever; the exception is an id that a
 power cut lost before it reached the disk. Names of topics and tables are escaped (`file_name`).
@@ -38,7 +38,7 @@ from steelyard.store.log_config import LogConfig, usual
 from steelyard.store.log_list import Folder, ListedLog
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
 from steelyard.store.segment import POSITION_BITS, Origin
-from steelyard.store.segments import end_position
+from steelyard.store.segment_names import end_position
 from steelyard.store.tables import Table
 
 BUFFERED_ROWS_MAX = 65_536
@@ -229,7 +229,13 @@ class Store:
 
         Raises StorageError; the topic then still has its logs, but possibly not their contents.
         """
-        logs = list(self._topics.get(topic, {}).values())
+        self._delete_logs(topic, list(self._topics.get(topic, {}).values()))
+
+    def delete_log(self, log: Log) -> None:
+        """Delete one log with its files, as `delete_topic` does all. Raises StorageError."""
+        self._delete_logs(log.topic, [log])
+
+    def _delete_logs(self, topic: str, logs: list[Log]) -> None:
         if not logs:
             return
         places = [(str(log.log_id), ListedLog(topic, log.queue_id, deleted=True)) for log in logs]
@@ -244,9 +250,12 @@ class Store:
             for log in logs:
                 log.delete()
             self.table("logs").put_many(rows)
-        del self._topics[topic]
+        queues = self._topics[topic]
         for log in logs:
+            del queues[log.queue_id]
             del self._by_id[log.log_id]
+        if not queues:
+            del self._topics[topic]
         self._delete_files(logs)
 
     def at_address(self, address: int) -> bytes | None:

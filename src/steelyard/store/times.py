@@ -105,6 +105,7 @@ class Times:
             run = find_run(self._segment, offset, end, BLOCK_BYTES).read()
             data = run.data
             position = 0
+            offset = max(offset, run.first_offset)
             while position < len(data):
                 if run.kind == entries.RECORDS:
                     yield offset, entries.stored_at(data, position)
@@ -113,7 +114,7 @@ class Times:
                 else:
                     base = batches.base_offset(data, position)
                     yield base, batches.max_timestamp(data, position)
-                    offset = base + batches.count_of(data, position)
+                    offset = base + batches.span_of(data, position)
                     position += batches.size_at(data, position)
             assert offset == run.next_offset or not data
             offset = run.next_offset

@@ -23,8 +23,8 @@ from steelyard.store.index import Buffers
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig
 from steelyard.store.overlay import Overlay
-from steelyard.store.segment import LOG_SUFFIX, Origin
-from steelyard.store.segments import places_in
+from steelyard.store.segment import Origin
+from steelyard.store.segment_names import LOG_SUFFIX, segments_in
 from steelyard.store.tables import Table
 
 LOG = "log"
@@ -76,9 +76,9 @@ def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) ->
             problem += (
                 f", {report.segments_cut} segments among them that do not follow the one before"
             )
-        place = places_in(files, folder)[-1]
-        path = f"{folder}/{place[0]:020}-{place[1]:020}{LOG_SUFFIX}"
-        position = log.end[0] - place[0]
+        name = segments_in(files, folder)[-1]
+        path = f"{folder}/{name}{LOG_SUFFIX}"
+        position = log.end[0] - name.position
         yield Stretch(path, position, report.bytes_cut, log.max_offset, 0, problem, TAIL)
     offset = log.min_offset
     while offset < log.max_offset:

@@ -56,6 +56,12 @@ BROKER_INFO = _gauge("broker_info", "broker cluster address", "Who the broker is
 KAFKA_READY = _gauge(
     "kafka_listener_ready", "broker", "Whether the broker serves Kafka's clients: 1, else 0."
 )
+ORPHANS = _gauge(
+    "kafka_groups_without_coordinator",
+    "broker",
+    "Kafka groups whose coordinator, this broker, does not answer: those that it named when it last"
+    " did. Their members can neither join nor commit.",
+)
 ANSWER_SECONDS = _gauge(
     "broker_answer_seconds", "broker", "How long the broker took to answer for these figures."
 )
@@ -111,6 +117,12 @@ LOOP_DELAY = _histogram(
     "broker_event_loop_delay_seconds",
     "broker",
     "How late the event loop called back, sampled every 100 ms: every client waits as long.",
+)
+STOOD_STILL = _counter(
+    "broker_stood_still_seconds",
+    "broker",
+    "Time in which the broker did not run at all, in pauses of 1.5 s and more: it was stopped, or"
+    " its machine was suspended or overloaded.",
 )
 FSYNC = _histogram(
     "broker_fsync_seconds", "broker", "How long the disk took to have what was written."

@@ -45,7 +45,8 @@ class BrokerReading(NamedTuple):
     """What a broker answered. `error`: why it did not, empty if it did.
 
     `is_wanted`: a nameserver lists it, or it is one of those that must be there. `kafka` is None
-    without a Kafka listener. `figures` is None for a broker that is not Steelyard's.
+    without a Kafka listener. `figures` is None for a broker that is not Steelyard's. `orphans`: of
+    a broker that did not answer, the Kafka groups that it coordinated when it last did.
     """
 
     name: str
@@ -55,6 +56,7 @@ class BrokerReading(NamedTuple):
     error: str = ""
     figures: BrokerFigures | None = None
     kafka: KafkaFigures | None = None
+    orphans: tuple[str, ...] = ()
 
 
 Waiting = Mapping[tuple[MessageQueue, int], int]
@@ -86,6 +88,7 @@ class ClusterReader:
         self._admin = admin
         self._config = config
         self._known: dict[str, _Known] = {}
+        self._coordinated: dict[str, tuple[str, ...]] = {}
         self._last: ClusterReading | None = None
         self._read_at = 0.0
         self._reading: asyncio.Task[ClusterReading] | None = None
@@ -110,6 +113,7 @@ class ClusterReader:
         for name, known in list(self._known.items()):
             if now - known.listed_at >= FORGET_SECONDS and name not in self._config.brokers:
                 del self._known[name]
+                self._coordinated.pop(name, None)
         names = sorted({*self._known, *self._config.brokers})
         asked = names[:BROKERS_MAX]
         wanted = {*listed, *self._config.brokers}
@@ -146,6 +150,15 @@ class ClusterReader:
     # -- brokers -----------------------------------------------------------------------------------
 
     async def _broker(self, name: str, is_wanted: bool) -> BrokerReading:
+        """Ask a broker. A group stays with its coordinator, also while that one is away."""
+        reading = await self._answer(name, is_wanted)
+        if reading.error:
+            return reading._replace(orphans=self._coordinated.get(name, ()))
+        groups = reading.kafka.groups if reading.kafka else ()
+        self._coordinated[name] = tuple(sorted(each.group for each in groups))
+        return reading
+
+    async def _answer(self, name: str, is_wanted: bool) -> BrokerReading:
         known = self._known.get(name)
         if known is None:
             return BrokerReading(name, "", is_wanted, 0.0, "no nameserver lists it")
@@ -193,9 +206,10 @@ class ClusterReader:
         wanted: dict[str, dict[MessageQueue, set[int]]] = {}
         room = min(self._config.group_series_max, TIMES_MAX)
         for row in _committed(by_name.values()):
-            if room and row.offset < ends.get((row.broker, row.topic, row.queue_id), 0):
+            end = ends.get((row.broker, row.topic, row.queue_id), 0)
+            if room and row.reached < end:
                 queue = MessageQueue(row.topic, row.broker, row.queue_id)
-                wanted.setdefault(row.broker, {}).setdefault(queue, set()).add(row.offset)
+                wanted.setdefault(row.broker, {}).setdefault(queue, set()).add(row.reached)
                 room -= 1
         answers = await asyncio.gather(
             *(self._times(by_name[name].address, asked) for name, asked in wanted.items())
@@ -214,7 +228,7 @@ class ClusterReader:
 
 
 def _committed(brokers: Iterable[BrokerReading]) -> Iterable[PartitionRow]:
-    """Yield how far each Kafka group has come in each partition."""
+    """Yield how far each Kafka group has come in each of its partitions."""
     for each in brokers:
         for group in each.kafka.groups if each.kafka else ():
             yield from group.offsets

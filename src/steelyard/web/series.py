@@ -81,6 +81,7 @@ def _left_out(reading: BrokerReading) -> int:
 def _broker(reading: BrokerReading) -> Iterator[Sample]:
     name = reading.name
     yield Sample(metrics.BROKER_UP, (name,), not reading.error)
+    yield Sample(metrics.ORPHANS, (name,), len(reading.orphans))
     if reading.error:
         return
     yield Sample(metrics.ANSWER_SECONDS, (name,), reading.seconds)
@@ -102,6 +103,7 @@ def _counters(figures: BrokerFigures) -> Iterator[Sample]:
         (metrics.MESSAGES_OUT, figures.messages_out),
         (metrics.SKIPPED, figures.skipped),
         (metrics.DAMAGED, figures.damaged),
+        (metrics.STOOD_STILL, figures.stood_still_ms / 1000),
         (metrics.DISK_FREE, figures.disk_free),
         (metrics.DISK_SIZE, figures.disk_size),
     ):
@@ -209,13 +211,13 @@ def _partition(
 ) -> tuple[Sample, ...]:
     """Return the samples of a group in a partition; no lag while its broker does not answer."""
     labels = (group, row.topic, str(row.partition))
-    offset = Sample(metrics.KAFKA_OFFSET, labels, row.offset)
+    offset = Sample(metrics.KAFKA_OFFSET, labels, row.reached)
     if found is None:
         return (offset,)
     queue, now = found
-    lag = max(0, queue.end - max(row.offset, queue.begin))
+    lag = max(0, queue.end - max(row.reached, queue.begin))
     lag_sample = Sample(metrics.KAFKA_LAG, labels, lag)
-    place = (MessageQueue(row.topic, row.broker, row.queue_id), row.offset)
+    place = (MessageQueue(row.topic, row.broker, row.queue_id), row.reached)
     since = reading.waiting.get(place)
     if lag and since is None:
         return offset, lag_sample

@@ -15,6 +15,7 @@ from starlette.routing import Router
 
 from steelyard.client.aio.admin import Admin
 from steelyard.config import HttpConfig, check
+from steelyard.driver.encryption import of_dialing
 from steelyard.driver.listening import advertised, bind
 from steelyard.errors import ConfigError
 from steelyard.sasl.login import Login
@@ -53,8 +54,9 @@ class HttpServer:
 
     `kafka`: brokers of a cluster that is reached by Kafka's protocol instead of nameservers, with
     `tls` or without. `access`: how the nameservers' brokers are asked; default: unsigned. `login`:
-    at Kafka listeners. Port 0 picks a free one. Raises ConfigError if it cannot listen, or a
-    setting is wrong. The cluster may be down, and come later.
+    at Kafka listeners. Port 0 picks a free one; `option` gives the port, for an error's text.
+    Raises ConfigError if it cannot listen, or a setting is wrong. The cluster may be down, and come
+    later.
     """
 
     def __init__(
@@ -67,12 +69,15 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
         access: Mapping[str, str] | None = None,
         login: Login | None = None,
+        option: str = "",
     ) -> None:
         check(config)
         kafka_tls = tls
         if config.kafka_ca_file:
             kafka_tls = _trusting(config.kafka_ca_file)
-        self._listener = bind(host, port)
+        if config.tls_client.trust_file:
+            tls = of_dialing(config.tls_client).context()
+        self._listener = bind(host, port, option=option)
         self.address = advertised(host, self._listener)
         self._console: ConsoleApplication | None = None
         self._admin: Admin | None = None

@@ -16,6 +16,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ProtocolError
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ DURATION_BOUNDS = (
 
 ROWS_MAX = 50_000
 """Most rows of a kind in one answer, so that it fits a frame; further ones are only counted."""
+
+NOT_COMMITTED = -1
+"""Stands for the offset of a group in what its members read without having committed one."""
 
 TIMES_MAX = 50_000
 """Most offsets that one request may ask the times of."""
@@ -113,7 +117,8 @@ class BrokerFigures(msgspec.Struct, frozen=True, kw_only=True):
     by the name of the response code. `parked`: requests that wait now, by kind. `skipped`: messages
     that RocketMQ consumers cannot receive. `damaged`: log entries found damaged. `disk_free`,
     `disk_size`: bytes of the file system. `left_out`: rows beyond `ROWS_MAX`. `process`: None until
-    the driver has measured for the first time.
+    the driver has measured for the first time. `stood_still_ms`: time in which the broker did not
+    run, from its pulse.
     """
 
     name: str
@@ -135,16 +140,25 @@ class BrokerFigures(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupFigures, ...]
     left_out: int
     process: ProcessFigures | None
+    stood_still_ms: int = 0
 
 
 class PartitionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A partition that a group has committed an offset of, and the queue that it is."""
+    """A partition that a group has committed an offset of or a member holds, and its queue.
+
+    `offset`: NOT_COMMITTED if there is none; the lag counts from the first message then.
+    """
 
     topic: str
     partition: int
     broker: str
     queue_id: int
     offset: int
+
+    @property
+    def reached(self) -> int:
+        """Return the offset from which messages count as not consumed; it may be deleted."""
+        return max(self.offset, 0)
 
 
 class KafkaGroupFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -218,6 +232,6 @@ def write(body: BrokerFigures | KafkaFigures | StoreTimes) -> bytes:
 def read(body: bytes, kind: type[T]) -> T:
     """Decode a body. Raises ProtocolError."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=prepared(kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"no {kind.__name__}: {error}") from None

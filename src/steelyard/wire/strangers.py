@@ -169,7 +169,7 @@ def expected(wants: Stranger) -> str:
 def unanswered(wants: Stranger) -> str:
     """Return what to check if a server closed the connection before it responded."""
     return (
-        "before it answered: it has too many connections, is stopping,"
+        "before it answered: it accepts only TLS, has too many connections, is stopping,"
         f" or is not {expected(wants)}; check host and port"
     )
 
@@ -177,18 +177,19 @@ def unanswered(wants: Stranger) -> str:
 class Signs(msgspec.Struct, frozen=True):
     """How a listening port describes itself and its neighbours.
 
-    `here`: what it is; addresses are empty if there is none. `is_encrypted`: its clients use TLS.
+    `here`: what it is; addresses are empty if there is none. `encrypted`: the protocol that its
+    clients speak within TLS; None if they speak without.
     """
 
     here: str = "a port of Steelyard"
     kafka: str = ""
     remoting: str = ""
-    is_encrypted: bool = False
+    encrypted: Stranger | None = None
 
     def advice(self, stranger: Stranger) -> str:
         """Return where a client of that protocol should connect."""
         match stranger:
-            case Stranger.KAFKA if self.is_encrypted:
+            case Stranger.KAFKA if self.encrypted is stranger:
                 return (
                     "this port is encrypted: set security.protocol to SSL, or to SASL_SSL if it"
                     " asks for a login"
@@ -197,6 +198,11 @@ class Signs(msgspec.Struct, frozen=True):
                 return f"Kafka clients connect to {self.kafka}"
             case Stranger.KAFKA:
                 return "Kafka clients connect to the Kafka port of a broker (--kafka-port)"
+            case Stranger.REMOTING if self.encrypted is stranger:
+                return (
+                    "this port is encrypted: connect with TLS (tls.enable=true in Java, tls=True or"
+                    " --tls in Python)"
+                )
             case Stranger.REMOTING if self.remoting:
                 return (
                     "RocketMQ clients connect to a nameserver, which sends them to this broker's"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from tests.allocate.assignors.groups import check_shares, counts, groups, readable
 from tests.allocate.assignors.groups import given as given_by
+from tests.examples import examples
 
 from steelyard.allocate.assignors.plan import RebalanceProtocol, Subscriber
 from steelyard.allocate.assignors.registry import ASSIGNORS, assignor
@@ -47,7 +48,7 @@ def test_a_group_uses_the_highest_protocol_that_all_know() -> None:
 
 
 @every_assignor
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(subscribers=groups, partitions=counts)
 def test_disjoint_only_to_subscribers_and_the_same_in_any_order(
     name: str, subscribers: list[Subscriber], partitions: dict[str, int]

@@ -18,6 +18,7 @@ from tests.allocate.assignors.groups import (
     spread,
 )
 from tests.allocate.assignors.groups import given as given_by
+from tests.examples import examples
 
 from steelyard.allocate.assignors import even, sticky
 from steelyard.allocate.assignors.holdings import (
@@ -67,7 +68,7 @@ def fewest_moves(held: Assignment, plan: Assignment, partitions: dict[str, int])
 
 
 @every_sticky
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(subscribers=groups, partitions=counts)
 def test_whatever_is_claimed_all_is_given_that_nobody_else_may_hold(
     assignor: Assignor, subscribers: list[Subscriber], partitions: dict[str, int]
@@ -85,7 +86,7 @@ def test_whatever_is_claimed_all_is_given_that_nobody_else_may_hold(
 
 
 @every_sticky
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(subscribers=groups, partitions=counts)
 def test_the_order_of_the_subscribers_does_not_matter(
     assignor: Assignor, subscribers: list[Subscriber], partitions: dict[str, int]
@@ -96,7 +97,7 @@ def test_the_order_of_the_subscribers_does_not_matter(
 
 
 @every_sticky
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(subscribers=some_subscribers(alike=True), partitions=counts)
 def test_where_all_subscribe_alike_sizes_differ_by_one_and_the_fewest_move(
     assignor: Assignor, subscribers: list[Subscriber], partitions: dict[str, int]
@@ -114,7 +115,7 @@ def test_where_all_subscribe_alike_sizes_differ_by_one_and_the_fewest_move(
 
 
 @every_sticky
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     subscribers=some_subscribers(sane=True),
     partitions=counts,
@@ -158,7 +159,7 @@ def test_members_come_and_go(
 
 
 @every_sticky
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(members=st.integers(2, 30), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5))
 def test_a_leave_moves_what_the_leaver_had_and_a_join_what_the_newcomer_gets(
     assignor: Assignor, members: int, sizes: list[int]

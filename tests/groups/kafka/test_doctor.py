@@ -95,12 +95,12 @@ def test_a_healthy_group() -> None:
         (
             replace(HEALTHY, members=(*HEALTHY.members, member("c"), member("d"))),
             Ailment.MEMBER_IDLE,
-            "c, d read no partition; there are 4 members for 2 partitions",
+            "c, d read no partition; the group has 4 members for 2 partitions",
         ),
         (
             replace(HEALTHY, members=(member("a"), member("b")), offsets=()),
             Ailment.MEMBER_IDLE,
-            "no member of the group reads any partition; there are 2 members",
+            "no member of the group reads any partition; it has 2 members",
         ),
         (
             replace(HEALTHY, offsets=(row(0, 5, 9), row(2, 3, 4, ""), row(3, 4, 4, ""))),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.examples import examples
 from tests.groups.kafka.conftest import GROUP, TOPIC, Rig, assignment
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
@@ -321,7 +322,7 @@ class Groups(RuleBasedStateMachine):
 
 
 Groups.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=examples(80),
     stateful_step_count=50,
     suppress_health_check=[HealthCheck.filter_too_much],
 )

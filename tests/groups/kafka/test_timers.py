@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.groups.kafka.timers import Key, Timers
+from steelyard.session_clock import SessionClock
 
 KEYS: list[Key] = [("g", "session", name) for name in "abc"]
 
@@ -66,3 +67,17 @@ def test_a_session_that_goes_on_has_one_place() -> None:
         timers.set(KEYS[0], now + 1_000)
         list(timers.due(now))
     assert len(timers._heap) == 1
+
+
+def test_all_timers_are_later_by_the_time_that_the_coordinator_stood_still() -> None:
+    clock = SessionClock()
+    clock.pulse(0)
+    timers = Timers(clock)
+    timers.set(KEYS[0], 6_000)
+    clock.pulse(60_000)
+    timers.set(KEYS[1], 66_000)
+    assert not list(timers.due(60_000))
+    assert (timers.at(KEYS[0]), timers.next_at) == (6_000 + clock.lost_ms, 66_000)
+    timers.check()
+    assert list(timers.due(66_000)) == [KEYS[1]]
+    assert list(timers.due(6_000 + clock.lost_ms)) == [KEYS[0]]

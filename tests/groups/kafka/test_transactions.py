@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.edges import assert_every_edge
+from tests.examples import examples
 
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.transactions import (
@@ -251,7 +252,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=40)
+TestLife.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 # -- the machine ----------------------------------------------------------------------------------

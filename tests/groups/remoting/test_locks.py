@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from steelyard.groups.remoting import locks as queue_locks
 from steelyard.groups.remoting.locks import QueueLocks
@@ -20,7 +21,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(STEPS, max_size=30))
 def test_a_queue_has_one_owner_until_he_lets_go_or_forgets(
     steps: list[tuple[str, str, str, list[MessageQueue], int]],

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.examples import examples
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting import registry as module
@@ -103,7 +104,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 TestRegistry = RegistryMachine.TestCase
-TestRegistry.settings = settings(max_examples=40, stateful_step_count=25)
+TestRegistry.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 def test_a_change_tells_all_about_itself() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable
 
+from steelyard.acl.accounts import Accounts
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
@@ -51,6 +52,9 @@ class Driver:
     `flushes` holds the flushes that the disk was not asked to answer yet, by ticket: with `disk_answers` it answers at once.
     """
 
+    accounts: Accounts | None = None
+    """Of RocketMQ's clients."""
+
     def __init__(self, config: BrokerConfig, disk: MemoryDisk | None, now: int) -> None:
         self.config = config
         self.disk = disk or MemoryDisk()
@@ -67,7 +71,7 @@ class Driver:
         """A new node on what the disk holds, as after a kill."""
         self.store = Store(self.disk, self.config.store, identity_of(self.config))
         self.recovery = self.store.open(self.now)
-        self.node = BrokerNode(self.config, self.store, random.Random(1))
+        self.node = BrokerNode(self.config, self.store, random.Random(1), accounts=self.accounts)
         self.timers.clear()
         self.flushes.clear()
         self._make_true(self.node.start(self.now))

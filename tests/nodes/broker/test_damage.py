@@ -211,6 +211,7 @@ def test_a_damaged_index_row_costs_nothing_and_is_a_warning(folder: MemoryDisk) 
     assert info(rig)["damagedEntries"] == "0"
 
 
+@pytest.mark.proof
 def test_the_brokers_own_readers_go_on_behind_damage(folder: MemoryDisk) -> None:
     """Half messages, operations, delayed messages, and batches of producers whose state is learned anew."""
     for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"):

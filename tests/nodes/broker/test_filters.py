@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import TOPIC
 
@@ -168,7 +169,7 @@ def test_a_look_at_many_messages_is_bounded(rig: Rig, monkeypatch: pytest.Monkey
     assert [answer.ext["nextBeginOffset"] for answer in found] == ["4", "8", "10"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=40),
     st.integers(0, 39),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.examples import examples
 from tests.nodes.broker.conftest import GROUP, Rig, pull_ext, send_ext
 from tests.nodes.broker.driver import TOPIC
 
@@ -130,7 +131,7 @@ def spoiled(draw: st.DrawFn) -> Command:
 REQUESTS = st.one_of(ANYTHING, spoiled())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(1, 3), REQUESTS), max_size=12))
 def test_whatever_peers_send_the_broker_stands_and_answers_each_request_once(
     requests: list[tuple[int, Command]],

@@ -157,9 +157,10 @@ def test_messages_are_decoded(contents: Contents, browser: Browser) -> None:
         assert body.inner_text() == "first line\nsecond line"
         page.keyboard.press("d")  # from "auto" to JSON
         assert "not JSON" in page.locator(".message").inner_text()
-        page.keyboard.press("d")
+        page.keyboard.press("d")  # text
+        assert body.inner_text() == "first line\nsecond line"
         page.keyboard.press("d")  # hexadecimal
-        assert body.inner_text().startswith("0000  66 69 72 73 74")
+        until(lambda: body.inner_text().startswith("0000  66 69 72 73 74"))
         page.keyboard.press("d")
         page.keyboard.press("j")
         assert body.inner_text().startswith("0000  c8 c9 ca")

@@ -70,7 +70,8 @@ public final class Peer {
                 peer.obey(new Command(line), fields);
                 peer.emit("done", fields);
             } catch (Exception error) {
-                fields.put("error", error.toString());
+                Throwable cause = error.getCause();
+                fields.put("error", cause == null ? error.toString() : error + "; caused by " + cause);
                 peer.emit("failed", fields);
             }
         }
@@ -91,6 +92,9 @@ public final class Peer {
             case "batch":
             case "oneway":
                 fields.put("results", senders.send(command));
+                break;
+            case "recall":
+                fields.put("id", senders.recall(command));
                 break;
             case "transact":
                 fields.put("results", senders.transact(command));

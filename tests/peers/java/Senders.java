@@ -77,9 +77,31 @@ final class Senders {
             if (command.has("level")) {
                 message.setDelayTimeLevel(command.numberOf("level", 0));
             }
+            if (command.has("delayMs")) {
+                setTime(message, "setDelayTimeMs", command.numberOf("delayMs", 0));
+            }
+            if (command.has("deliverInMs")) {
+                setTime(message, "setDeliverTimeMs", System.currentTimeMillis() + command.numberOf("deliverInMs", 0));
+            }
             messages.add(message);
         }
         return messages;
+    }
+
+    /** Clients of 4.x do not have these methods. */
+    private static void setTime(Message message, String method, long time) {
+        try {
+            Message.class.getMethod(method, long.class).invoke(message, time);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** Takes a delayed message back; returns its id. Clients before 5.3.1 cannot. */
+    Object recall(Command command) throws Exception {
+        DefaultMQProducer producer = producers.get(command.word(1));
+        return DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+            .invoke(producer, command.word(2), command.word(3));
     }
 
     List<Object> send(Command command) throws Exception {
@@ -128,6 +150,11 @@ final class Senders {
         fields.put("offset", sent.getQueueOffset());
         fields.put("id", sent.getMsgId());
         fields.put("offset_id", sent.getOffsetMsgId());
+        try {
+            fields.put("recall", SendResult.class.getMethod("getRecallHandle").invoke(sent));
+        } catch (ReflectiveOperationException error) {
+            // A client without recalls.
+        }
         return fields;
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,6 +55,33 @@ def test_a_rocketmq_topic_is_created_and_deleted(consoles: Consoles) -> None:
         gone = ask(consoles.changing, "topics/rocketmq/MadeHere", method="DELETE")
         assert gone.status == 200
         assert "MadeHere" not in admin.topics()
+
+
+def answers_with(status: int, address: str, path: str) -> bool:
+    return ask(address, path).status == status
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
+def test_a_topic_that_was_deleted_is_not_there(consoles: Consoles, dialect: str) -> None:
+    """A console that has read it before says so as well, from the first moment."""
+    name = f"Gone-{dialect}"
+    paths = [f"topics/{dialect}/{name}", f"messages?dialect={dialect}&topic={name}"]
+    body = {"dialect": dialect, "name": name, "queues": 2}
+    assert post(consoles.changing, "topics", body).status == 200
+    for address in (consoles.changing, consoles.http):
+        for path in paths:
+            until(partial(answers_with, 200, address, path))
+    assert ask(consoles.changing, paths[0], method="DELETE").status == 200
+    answers = {
+        (path, answer.status): answer.body
+        for _ in range(10)
+        for address in (consoles.changing, consoles.http)
+        for path in paths
+        for answer in (ask(address, path),)
+    }
+    assert {status for _, status in answers} <= {200, 404}, answers
+    for path in paths:
+        until(partial(answers_with, 404, consoles.http, path))
 
 
 @pytest.mark.parametrize("which", ["changing", "kafka"])

@@ -163,22 +163,27 @@ def test_a_consumer_group_that_reconciles() -> None:
         (member("a", [0, 1, 2], [0, 1]), member("b", [], [2])),
         {PLACES[0]: 5, PLACES[1]: 9},
     )
-    found = kafka_picture.picture(group, PLACES, dict.fromkeys(PLACES, 8), None, 1_000)
+    ends = dict.fromkeys(PLACES, 8)
+    found = kafka_picture.picture(group, PLACES, {}, ends, None, 1_000)
     assert (found.generation, found.protocol) == (7, "consumer: uniform")
     assert [(one.owner, one.next_owner) for one in found.queues] == [
         ("a-id", None),
         ("a-id", None),
         ("a-id", "b-id"),
     ]
-    # A committed offset beyond the end is no lag; without one there is none, either.
+    # A committed offset beyond the end is no lag; without one it counts from the first message.
     assert [one.lag for one in found.queues] == [3, 0, None]
+    known = kafka_picture.picture(group, PLACES, {PLACES[2]: 2}, ends, None, 1_000)
+    assert [one.lag for one in known.queues] == [3, 0, 6]
+    assert known.queues[2].committed is None
+    assert kafka_picture.line(group, {PLACES[2]: 2}, ends, None).lag == 9
     assert [(one.state, one.host) for one in found.members] == [
         ("revoking", "10.0.0.1"),
         ("waiting", "10.0.0.1"),
     ]
     assert found.rebalance is not None
     assert found.rebalance.waits_for == ["a-id"]
-    line = kafka_picture.line(group, dict.fromkeys(PLACES, 8), None)
+    line = kafka_picture.line(group, {}, ends, None)
     assert (line.lag, line.rebalancing, line.oldest_wait_ms) == (3, True, None)
 
 
@@ -186,7 +191,7 @@ def test_a_classic_group_of_apache_tells_no_reason() -> None:
     group = KafkaGroupFacts(
         "g", "classic", "PreparingRebalance", "range", None, (member("a", []),), {}
     )
-    found = kafka_picture.picture(group, PLACES, {}, None, 1_000)
+    found = kafka_picture.picture(group, PLACES, {}, {}, None, 1_000)
     assert found.rebalance is not None
     assert (found.rebalance.trigger, found.rebalance.waits_for) == ("unknown", [])
     assert "do not tell for which members it waits" in found.rebalance.text
@@ -209,7 +214,7 @@ def test_a_report_of_ours_tells_whom_and_why() -> None:
             KafkaAwaited("b-id", "", "", "Heartbeat", None, None),
         ),
     )
-    found = kafka_picture.picture(of_report(report, None), PLACES, {}, {}, 3_500)
+    found = kafka_picture.picture(of_report(report, None), PLACES, {}, {}, {}, 3_500)
     assert found.rebalance is not None
     assert found.rebalance.text == (
         "The group has been rebalancing for 2.5 s: c joined."

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords as KafkaPythonRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+from tests.examples import examples
 
 from steelyard.errors import ProtocolError
 from steelyard.wire.kafka.compression import Compression, compress, decompress
@@ -255,7 +256,7 @@ def test_every_cut_and_every_damaged_byte_is_noticed(compression: Compression) -
             read_records(bytes(damaged))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=120), st.sampled_from(KINDS), st.integers(-2, 300))
 def test_rubbish_after_a_good_header(data: bytes, compression: Compression, count: int) -> None:
     head = bytearray(write_batch((Record(0, 0, None, None),), compression=compression))

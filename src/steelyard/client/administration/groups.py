@@ -289,8 +289,8 @@ class Groups(KafkaGroups):
 
         0 for a queue whose messages are all consumed. Queues of which it is unknown are missing:
         those of brokers that do not support the question, and of Kafka groups those without a
-        committed offset. Ages are those of the brokers' clocks. `progress`: as returned by
-        `consumer_progress` or `kafka_group`.
+        committed offset that no member holds. Ages are those of the brokers' clocks. `progress`: as
+        returned by `consumer_progress` or `kafka_group`.
         """
         if isinstance(progress, KafkaGroupReport):
             return await self._kafka_waits(kafka_progress(progress))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from steelyard.client.administration.asking import masters_of
 from steelyard.client.administration.topics import Topics
+from steelyard.decoding import prepared
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
 from steelyard.groups.overview import GroupProgress, QueueProgress
@@ -112,15 +113,21 @@ class KafkaGroups(Topics):
             raise
 
     async def _with_ends(self, rows: tuple[KafkaOffset, ...]) -> tuple[KafkaOffset, ...]:
-        """Add the ends of the partitions, as reported by their brokers."""
-        ends: dict[MessageQueue, TopicOffset] = {}
+        """Add where the partitions begin and end, as reported by their brokers."""
+        found: dict[MessageQueue, TopicOffset] = {}
         for topic in sorted({row.topic for row in rows}):
             try:
-                ends |= await self.topic_stats(topic)
+                found |= await self.topic_stats(topic)
             except (RouteError, RemotingError):
                 continue  # it was deleted meanwhile, or its broker is down
         return tuple(
-            replace(row, end_offset=ends[row.queue].max_offset) if row.queue in ends else row
+            row
+            if row.queue not in found
+            else replace(
+                row,
+                begin_offset=found[row.queue].min_offset,
+                end_offset=found[row.queue].max_offset,
+            )
             for row in rows
         )
 
@@ -130,7 +137,8 @@ def kafka_progress(report: KafkaGroupReport, topic: str | None = None) -> GroupP
 
     In one topic, or in all.
 
-    Partitions without a committed offset are missing. Deliveries to Kafka groups are not counted,
+    What a member holds without a committed offset has the first one in its place; other partitions
+    without one are missing. Deliveries to Kafka groups are not counted,
     so there is no rate.
     """
     clients = {member.member_id: member.client_id for member in report.members}
@@ -138,19 +146,19 @@ def kafka_progress(report: KafkaGroupReport, topic: str | None = None) -> GroupP
         QueueProgress(
             row.queue,
             row.end_offset,
-            row.offset,
+            row.reached,
             0,
             clients.get(row.member_id, ""),
         )
         for row in report.offsets
-        if row.offset is not None and row.end_offset is not None and topic in (None, row.topic)
+        if row.reached is not None and row.end_offset is not None and topic in (None, row.topic)
     )
     return GroupProgress(report.group, tuple(sorted(rows, key=lambda row: row.queue)))
 
 
 def _read(body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=prepared(kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(
             f"a broker's response about its Kafka groups is invalid: {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from steelyard.client import producing
 from steelyard.client.aio.client import Client
@@ -19,8 +19,11 @@ from steelyard.client.producing import (
     MessageFields,
     Says,
     Selector,
+    Sent,
     as_message,
+    as_reply,
 )
+from steelyard.client.serialization import BodySerializer, Serialize
 from steelyard.client.settings import Seconds, tls_context
 from steelyard.config import ProducerConfig
 from steelyard.driver.identity import new_ids
@@ -29,6 +32,7 @@ from steelyard.nodes.producer import (
     EndTransaction,
     FetchQueues,
     ProducerNode,
+    RecallMessage,
     SendHalf,
     SendMessages,
     SendOneway,
@@ -37,7 +41,6 @@ from steelyard.nodes.producer import (
     Stop,
 )
 from steelyard.nodes.seam import Call
-from steelyard.produce.outgoing import reply_topic
 from steelyard.types import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from steelyard.wire.remoting.message import MessageView
 
@@ -48,7 +51,7 @@ T = TypeVar("T")
 
 
 @checked
-class Producer(Client):
+class Producer(Client, Generic[Sent]):
     """Sends messages and waits for the broker's response. Any number of tasks may share one.
 
     >>> async with Producer("orders", "127.0.0.1:9876") as producer:  # doctest: +SKIP
@@ -68,6 +71,9 @@ class Producer(Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `serializer`: a function that returns bytes, or an object with a method
+      `serialize(topic, properties, data)`; it makes the bytes of every body that is given with a
+      topic. The body of a Message is sent as it is.
     - `interceptors`: are told of every message that is sent, in this order.
     - `config`: settings as a ProducerConfig. Each may be given by name instead.
     """
@@ -79,6 +85,7 @@ class Producer(Client):
         *,
         transaction_check: Callable[[MessageView], Says] | None = None,
         client_id: str | None = None,
+        serializer: Serialize[Sent] | None = None,
         interceptors: Sequence[Interceptor] | None = None,
         config: ProducerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
@@ -89,6 +96,7 @@ class Producer(Client):
         self.config = producing.producer_config(config, given, checks=checks)
         self._application = Checks(transaction_check)
         self._interception = Interception(interceptors)
+        self._serializer = None if serializer is None else BodySerializer(serializer)
         self._tls = tls_context(tls)
 
     async def start(self, timeout: Seconds | None = None) -> Self:
@@ -127,7 +135,7 @@ class Producer(Client):
     async def send(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -138,10 +146,10 @@ class Producer(Client):
 
         Messages with the same `sharding_key` go to the same queue. `queue` names the queue,
         `selector(queues, message)` chooses it, and such sends are not retried; otherwise the
-        producer chooses, and tries another broker after a failure. Raises MessageError, RouteError,
-        BrokerError, RemotingError (after the retries), ClosedError.
+        producer chooses, and tries another broker after a failure. Raises MessageError,
+        SerializationError, RouteError, BrokerError, RemotingError (after the retries), ClosedError.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
         return await self._send(SendMessages((whole,), queue, timeout_ms))
@@ -149,7 +157,7 @@ class Producer(Client):
     async def send_async(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -162,7 +170,7 @@ class Producer(Client):
         known yet. The future's callbacks run in the event loop's thread: they must be quick and
         must not block.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
         running = self._live()
@@ -187,7 +195,7 @@ class Producer(Client):
     async def send_oneway(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -197,7 +205,7 @@ class Producer(Client):
 
         Invalid messages still raise.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = await self._selected(selector, whole, queue)
         await self._send(SendOneway((whole,), queue))
@@ -207,7 +215,7 @@ class Producer(Client):
     async def send_in_transaction(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         execute: Callable[[Message], Says],
         timeout_ms: int | None = None,
@@ -219,10 +227,10 @@ class Producer(Client):
         coroutine function. The property UNIQ_KEY of its message is the transaction's id, which is
         `message_id` in `transaction_check`. True or COMMIT delivers the message to consumers, False
         or ROLLBACK drops it; after None, UNKNOWN or an exception, which is logged, the broker later
-        asks `transaction_check`. A delay of the message is ignored. Raises as `send` does; then
-        nothing is executed.
+        asks `transaction_check`. A `delay_level` is ignored, `delay_ms` counts from the commit.
+        Raises as `send` does; then nothing is executed.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         running = self._live()
         half = await self._send(SendHalf(whole, timeout_ms))
         state, remark = producing.fate_without_execute(half), ""
@@ -244,7 +252,7 @@ class Producer(Client):
     async def request(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -255,15 +263,15 @@ class Producer(Client):
 
         Raises CallTimeoutError if no reply arrives, and otherwise as `send` does.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = await self._selected(selector, whole, queue, timeout_ms)
         return await self._send(SendRequest(whole, queue, timeout_ms))
 
     async def reply(
         self,
-        request: MessageView,
-        body: bytes | str,
+        request: MessageView[Any],
+        body: Sent,
         *,
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
@@ -273,8 +281,20 @@ class Producer(Client):
         Raises MessageError if `request` is not a request, BrokerError if the requester is gone, and
         otherwise as `send` does.
         """
-        whole = as_message(reply_topic(request), body, fields)
+        whole = as_reply(request, body, fields, self._serializer)
         return await self._send(SendReply(whole, request, timeout_ms))
+
+    # -- recall ------------------------------------------------------------------------------------
+
+    async def recall(self, recall_handle: str | None, *, timeout_ms: int | None = None) -> str:
+        """Take back a message sent with `delay_ms` or `deliver_at_ms`; return its id.
+
+        `recall_handle` is that of the SendResult. A message that was recalled in time is never
+        delivered; one that was delivered already, or never existed, is no error up to the time when
+        it is due, and BrokerError with code 604 afterwards. Raises MessageError if this is not a
+        handle, RouteError, BrokerError, CallTimeoutError, RemotingError, ClosedError.
+        """
+        return await self._live().ask(RecallMessage(recall_handle or "", timeout_ms))
 
     # -- queues ------------------------------------------------------------------------------------
 

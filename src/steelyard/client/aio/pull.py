@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from steelyard.allocate.plan import Strategy
 from steelyard.checks import PositiveInt32
@@ -11,8 +12,10 @@ from steelyard.client.aio.client import Client
 from steelyard.client.aio.running import Running
 from steelyard.client.application import ChangeHook
 from steelyard.client.arguments import checked
+from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import ConsumerSettings
 from steelyard.client.pulling import Pulling, RetryDelayLevel, pull_call
+from steelyard.client.serialization import Deserialize
 from steelyard.client.settings import Seconds
 from steelyard.config import ConsumerConfig
 from steelyard.nodes.consumer.remoting.contract import Stop
@@ -28,14 +31,14 @@ from steelyard.nodes.consumer.remoting.questions import (
     SendBack,
 )
 from steelyard.types import MessageQueue
-from steelyard.wire.remoting.message import MessageView
+from steelyard.wire.remoting.message import Body, MessageView
 
 if TYPE_CHECKING:
     import ssl
 
 
 @checked
-class PullConsumer(Pulling, Client):
+class PullConsumer(Pulling[Body], Client):
     """Reads the queues and offsets given by the caller, who keeps track (DefaultMQPullConsumer).
 
     >>> async with PullConsumer("g", "127.0.0.1:9876") as consumer:  # doctest: +SKIP
@@ -61,6 +64,11 @@ class PullConsumer(Pulling, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `deserializer`: a function of bytes, or an object with a method
+      `deserialize(topic, properties, data)`; messages then have what it returns as `value`. If it
+      raises, `pull` returns the messages before that one, and the pull from there raises
+      DeserializationError; the next offset is `error.offset + 1`.
+    - `interceptors`: are told of every message that a pull returns, in this order.
     - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
     Any number of tasks may share one; many pulls may be in flight at once. All calls raise
@@ -77,12 +85,22 @@ class PullConsumer(Pulling, Client):
         on_queues_changed: ChangeHook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        deserializer: Deserialize[Body] | None = None,
+        interceptors: Sequence[Interceptor] | None = None,
         config: ConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
-        super().__init__(config, given, on_queues_changed, allocate=allocate, tls=tls)
+        super().__init__(
+            config,
+            given,
+            on_queues_changed,
+            allocate=allocate,
+            interceptors=interceptors,
+            deserializer=deserializer,
+            tls=tls,
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -130,16 +148,17 @@ class PullConsumer(Pulling, Client):
         max_messages: PositiveInt32 = 32,
         hold_ms: int = 0,
         timeout_ms: int | None = None,
-    ) -> PullResult:
+    ) -> PullResult[Body]:
         """Return messages of one queue from `offset` that match the expression or SQL92 condition.
 
         `hold_ms`: how long the broker may wait for a message at the end of the queue. `timeout_ms`:
         default: 10 s more than that. Apache brokers return at most 32 messages, 8 from disk.
         """
         call = pull_call(queue, offset, expression, sql, max_messages, hold_ms, timeout_ms)
-        return await self._live().ask(call)
+        began_at_ns = self._interception.is_on and time.time_ns()
+        return self._pulled(await self._live().ask(call), began_at_ns)
 
-    async def send_back(self, message: MessageView, delay_level: RetryDelayLevel = 0) -> None:
+    async def send_back(self, message: MessageView[Any], delay_level: RetryDelayLevel = 0) -> None:
         """Send a message to the group's retry topic, to be delivered again after a growing delay.
 
         `delay_level` 1 to 18 sets the delay; -1 sends it to the dead-letter topic at once.

@@ -28,6 +28,7 @@ from steelyard.client.reading import (
     each_once,
     subscription,
 )
+from steelyard.client.serialization import Deserialize, RecordDeserializers
 from steelyard.client.settings import Seconds, begin_call
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
@@ -37,6 +38,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Describe,
     FetchCommitted,
     GiveBack,
+    Key,
     ListOffsets,
     MemberState,
     OffsetAndMetadata,
@@ -50,6 +52,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Seek,
     SeekToEnd,
     Subscribe,
+    Value,
 )
 from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
@@ -65,7 +68,7 @@ _ITERATION_MS = 60_000
 
 
 @checked
-class KafkaConsumer(Reading):
+class KafkaConsumer(Reading[Key, Value]):
     """Reads topics from Kafka brokers, on its own or as a member of a group.
 
     >>> consumer = KafkaConsumer("Orders", bootstrap_servers="127.0.0.1:9092", group_id="g")
@@ -100,7 +103,13 @@ class KafkaConsumer(Reading):
     - `sasl_mechanism`, `sasl_username`, `sasl_password`: log in at the brokers.
     - `sasl_oauth_token`: for the mechanism OAUTHBEARER: called for an access token whenever a
       connection logs in; it must return quickly.
-    - `interceptors`: are told of every record that a poll returns, in this order.
+    - `key_deserializer`, `value_deserializer`: functions of bytes, or objects with a method
+      `deserialize(topic, headers, data)`; records then have what they return as `key` and `value`.
+      They are not called for None. If one raises, `poll` returns the records before that one, and
+      the next poll raises DeserializationError, again and again until `seek` passes the record:
+      `consumer.seek(error.queue, error.offset + 1)`.
+    - `interceptors`: are told of every record that a poll returns, in this order, with keys and
+      values as bytes.
     - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
       name instead.
 
@@ -118,6 +127,8 @@ class KafkaConsumer(Reading):
         on_assigned: PartitionHook | None = None,
         on_revoked: PartitionHook | None = None,
         on_lost: PartitionHook | None = None,
+        key_deserializer: Deserialize[Key] | None = None,
+        value_deserializer: Deserialize[Value] | None = None,
         interceptors: Sequence[Interceptor] | None = None,
         config: KafkaConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
@@ -126,7 +137,10 @@ class KafkaConsumer(Reading):
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
         hooks = RebalanceHooks(on_assigned, on_revoked, on_lost)
-        super().__init__(topics, config, given, hooks, interceptors, tls, sasl_oauth_token)
+        deserializers = RecordDeserializers(key_deserializer, value_deserializer)
+        super().__init__(
+            topics, config, given, hooks, interceptors, deserializers, tls, sasl_oauth_token
+        )
         self._starting = Lock()
         self._running: Running | None = None
 
@@ -233,35 +247,44 @@ class KafkaConsumer(Reading):
 
     def poll(
         self, timeout_ms: int = 1_000, max_records: Positive | None = None
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[Key, Value]]:
         """Return records of the assigned partitions, in order within each; none after `timeout_ms`.
 
         `max_records`: default: the setting `max_poll_records`. Rejoins the group if necessary.
+        Raises DeserializationError for the first record only; without deserializers never.
         """
+        records, began_at_ns = self._fetched(timeout_ms, max_records)
+        return self._deserialized(records, began_at_ns)
+
+    def _fetched(
+        self, timeout_ms: int, max_records: int | None
+    ) -> tuple[list[ConsumerRecord], int]:
+        """Return records as they were fetched, and when that began, if interceptors ask."""
         for rewind in self.rewinds():
             with suppress(SteelyardError):  # the partition was revoked: another member reads it
                 self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
         running = self._live()
         began_at_ns = self._interception.is_on and time.time_ns()
-        records = list(running.poll(call, GiveBack(call.number)))
-        if records and self._interception.is_on:
-            config = self.config
-            self._interception.received(records, config.group_id, config.client_id, began_at_ns)
-        return records
+        return list(running.poll(call, GiveBack(call.number))), began_at_ns
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
         """Yield records one by one until the consumer is closed.
 
-        Unyielded ones are not consumed.
+        Unyielded ones are not consumed. Raises DeserializationError; the next iteration continues
+        at the same record, or where `seek` says.
         """
         while not self._closed:
             try:
-                self._unread.extend(self.poll(_ITERATION_MS))
+                records, began_at_ns = self._fetched(_ITERATION_MS, None)
             except ClosedError:
                 return
+            self._intercept(records, began_at_ns)
+            self._unread.extend(records)
             while self._unread and not self._closed:
-                yield self._unread.popleft()
+                record = self._deserializers.record(self._unread[0])
+                self._unread.popleft()
+                yield record
 
     # -- offsets -----------------------------------------------------------------------------------
 

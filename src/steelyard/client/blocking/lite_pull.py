@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, Unpack
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from steelyard.allocate.plan import Strategy
 from steelyard.checks import Positive
@@ -16,6 +17,7 @@ from steelyard.client.blocking.running import Running
 from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import LitePullSettings
 from steelyard.client.polling import Polling
+from steelyard.client.serialization import Deserialize
 from steelyard.client.settings import Seconds
 from steelyard.config import LitePullConfig
 from steelyard.nodes.consumer.remoting.contract import (
@@ -38,14 +40,14 @@ from steelyard.nodes.consumer.remoting.questions import (
     QueryConsumerOffset,
 )
 from steelyard.types import MessageQueue
-from steelyard.wire.remoting.message import MessageView
+from steelyard.wire.remoting.message import Body, MessageView
 
 if TYPE_CHECKING:
     import ssl
 
 
 @checked
-class LitePullConsumer(Polling, Client):
+class LitePullConsumer(Polling[Body], Client):
     """A consumer that the application polls, instead of a listener (DefaultLitePullConsumer).
 
     >>> consumer = LitePullConsumer("g", "127.0.0.1:9876").subscribe("Orders")
@@ -89,6 +91,11 @@ class LitePullConsumer(Polling, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `deserializer`: a function of bytes, or an object with a method
+      `deserialize(topic, properties, data)`; messages then have what it returns as `value`. If it
+      raises, `poll` returns the messages before that one, and a later poll raises
+      DeserializationError, again and again until `seek` passes the message:
+      `consumer.seek(error.queue, error.offset + 1)`.
     - `interceptors`: are told of every message that a poll returns, in this order.
     - `config`: settings as a LitePullConfig. Each may be given by name instead.
 
@@ -107,6 +114,7 @@ class LitePullConsumer(Polling, Client):
         on_queues_changed: ChangeHook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        deserializer: Deserialize[Body] | None = None,
         interceptors: Sequence[Interceptor] | None = None,
         config: LitePullConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
@@ -115,7 +123,13 @@ class LitePullConsumer(Polling, Client):
         given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
         functions = Functions(None, None, on_assigned, on_revoked, on_lost, on_queues_changed)
         super().__init__(
-            config, given, functions, allocate=allocate, interceptors=interceptors, tls=tls
+            config,
+            given,
+            functions,
+            allocate=allocate,
+            interceptors=interceptors,
+            deserializer=deserializer,
+            tls=tls,
         )
 
     # -- life --------------------------------------------------------------------------------------
@@ -156,14 +170,24 @@ class LitePullConsumer(Polling, Client):
 
     def poll(
         self, timeout_ms: int | None = None, max_messages: Positive | None = None
-    ) -> list[MessageView]:
+    ) -> list[MessageView[Body]]:
         """Return messages of the held queues, oldest first in each; none after `timeout_ms`.
 
-        Defaults: the settings `poll_timeout_ms` and `pull_batch`. Raises ConfigError, ClosedError.
+        Defaults: the settings `poll_timeout_ms` and `pull_batch`. Raises ConfigError, ClosedError,
+        and DeserializationError if the deserializer fails on the first message.
         """
         call = self.poll_call(timeout_ms, max_messages)
         began_at_ns = self._interception.is_on and time.time_ns()
-        messages = list(self._live().poll(call, GiveBack(call.number)))
+        running = self._live()
+        messages: list[MessageView[Any]] = list(running.poll(call, GiveBack(call.number)))
+        seen = 0
+        try:
+            seen = self._deserializer.seen(messages)
+        finally:
+            if seen < len(messages):  # without waiting: calls are handled in their order
+                future = running.ask_later(GiveBack(call.number, seen))
+                future.add_done_callback(Future.exception)
+        del messages[seen:]
         if messages and self._interception.is_on:
             config = self.config
             self._interception.received(messages, config.group, config.client_id, began_at_ns)

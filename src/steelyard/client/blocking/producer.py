@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from steelyard.client import producing
 from steelyard.client.arguments import checked
@@ -20,8 +20,11 @@ from steelyard.client.producing import (
     MessageFields,
     Says,
     Selector,
+    Sent,
     as_message,
+    as_reply,
 )
+from steelyard.client.serialization import BodySerializer, Serialize
 from steelyard.client.settings import Seconds, tls_context
 from steelyard.config import ProducerConfig
 from steelyard.driver.identity import new_ids
@@ -30,6 +33,7 @@ from steelyard.nodes.producer import (
     EndTransaction,
     FetchQueues,
     ProducerNode,
+    RecallMessage,
     SendHalf,
     SendMessages,
     SendOneway,
@@ -38,7 +42,6 @@ from steelyard.nodes.producer import (
     Stop,
 )
 from steelyard.nodes.seam import Call
-from steelyard.produce.outgoing import reply_topic
 from steelyard.types import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from steelyard.wire.remoting.message import MessageView
 
@@ -49,7 +52,7 @@ T = TypeVar("T")
 
 
 @checked
-class Producer(Client):
+class Producer(Client, Generic[Sent]):
     """Sends messages and waits for the broker's response. Any number of threads may share one.
 
     >>> with Producer("orders", "127.0.0.1:9876") as producer:  # doctest: +SKIP
@@ -69,6 +72,9 @@ class Producer(Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `serializer`: a function that returns bytes, or an object with a method
+      `serialize(topic, properties, data)`; it makes the bytes of every body that is given with a
+      topic. The body of a Message is sent as it is.
     - `interceptors`: are told of every message that is sent, in this order.
     - `config`: settings as a ProducerConfig. Each may be given by name instead.
     """
@@ -80,6 +86,7 @@ class Producer(Client):
         *,
         transaction_check: Callable[[MessageView], Says] | None = None,
         client_id: str | None = None,
+        serializer: Serialize[Sent] | None = None,
         interceptors: Sequence[Interceptor] | None = None,
         config: ProducerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
@@ -90,6 +97,7 @@ class Producer(Client):
         self.config = producing.producer_config(config, given, checks=checks)
         self._application = Checks(transaction_check)
         self._interception = Interception(interceptors)
+        self._serializer = None if serializer is None else BodySerializer(serializer)
         self._tls = tls_context(tls)
 
     def start(self, timeout: Seconds | None = None) -> Self:
@@ -128,7 +136,7 @@ class Producer(Client):
     def send(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -139,10 +147,10 @@ class Producer(Client):
 
         Messages with the same `sharding_key` go to the same queue. `queue` names the queue,
         `selector(queues, message)` chooses it, and such sends are not retried; otherwise the
-        producer chooses, and tries another broker after a failure. Raises MessageError, RouteError,
-        BrokerError, RemotingError (after the retries), ClosedError.
+        producer chooses, and tries another broker after a failure. Raises MessageError,
+        SerializationError, RouteError, BrokerError, RemotingError (after the retries), ClosedError.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = self._selected(selector, whole, queue, timeout_ms)
         return self._send(SendMessages((whole,), queue, timeout_ms))
@@ -150,7 +158,7 @@ class Producer(Client):
     def send_async(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -163,7 +171,7 @@ class Producer(Client):
         known yet. The future's callbacks run in the event loop's thread: they must be quick and
         must not block.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = self._selected(selector, whole, queue, timeout_ms)
         running = self._live()
@@ -188,7 +196,7 @@ class Producer(Client):
     def send_oneway(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -198,7 +206,7 @@ class Producer(Client):
 
         Invalid messages still raise.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = self._selected(selector, whole, queue)
         self._send(SendOneway((whole,), queue))
@@ -208,7 +216,7 @@ class Producer(Client):
     def send_in_transaction(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         execute: Callable[[Message], Says],
         timeout_ms: int | None = None,
@@ -220,10 +228,10 @@ class Producer(Client):
         coroutine function. The property UNIQ_KEY of its message is the transaction's id, which is
         `message_id` in `transaction_check`. True or COMMIT delivers the message to consumers, False
         or ROLLBACK drops it; after None, UNKNOWN or an exception, which is logged, the broker later
-        asks `transaction_check`. A delay of the message is ignored. Raises as `send` does; then
-        nothing is executed.
+        asks `transaction_check`. A `delay_level` is ignored, `delay_ms` counts from the commit.
+        Raises as `send` does; then nothing is executed.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         running = self._live()
         half = self._send(SendHalf(whole, timeout_ms))
         state, remark = producing.fate_without_execute(half), ""
@@ -245,7 +253,7 @@ class Producer(Client):
     def request(
         self,
         message: Message | str,
-        body: bytes | str | None = None,
+        body: Sent | None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -256,15 +264,15 @@ class Producer(Client):
 
         Raises CallTimeoutError if no reply arrives, and otherwise as `send` does.
         """
-        whole = as_message(message, body, fields)
+        whole = as_message(message, body, fields, self._serializer)
         if selector is not None:
             queue = self._selected(selector, whole, queue, timeout_ms)
         return self._send(SendRequest(whole, queue, timeout_ms))
 
     def reply(
         self,
-        request: MessageView,
-        body: bytes | str,
+        request: MessageView[Any],
+        body: Sent,
         *,
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
@@ -274,8 +282,20 @@ class Producer(Client):
         Raises MessageError if `request` is not a request, BrokerError if the requester is gone, and
         otherwise as `send` does.
         """
-        whole = as_message(reply_topic(request), body, fields)
+        whole = as_reply(request, body, fields, self._serializer)
         return self._send(SendReply(whole, request, timeout_ms))
+
+    # -- recall ------------------------------------------------------------------------------------
+
+    def recall(self, recall_handle: str | None, *, timeout_ms: int | None = None) -> str:
+        """Take back a message sent with `delay_ms` or `deliver_at_ms`; return its id.
+
+        `recall_handle` is that of the SendResult. A message that was recalled in time is never
+        delivered; one that was delivered already, or never existed, is no error up to the time when
+        it is due, and BrokerError with code 604 afterwards. Raises MessageError if this is not a
+        handle, RouteError, BrokerError, CallTimeoutError, RemotingError, ClosedError.
+        """
+        return self._live().ask(RecallMessage(recall_handle or "", timeout_ms))
 
     # -- queues ------------------------------------------------------------------------------------
 

@@ -14,16 +14,18 @@ from steelyard.client.blocking.running import Running
 from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import ConsumerSettings
 from steelyard.client.pushing import Listeners, Pushing, resize
+from steelyard.client.serialization import Deserialize
 from steelyard.client.settings import Seconds
 from steelyard.config import ConsumerConfig
 from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe, Pause, Resume, Stop
+from steelyard.wire.remoting.message import Body
 
 if TYPE_CHECKING:
     import ssl
 
 
 @checked
-class PushConsumer(Pushing, Client):
+class PushConsumer(Pushing[Body], Client):
     """A member of a consumer group that calls a function for each message, in worker threads.
 
     >>> def show(message):
@@ -54,6 +56,11 @@ class PushConsumer(Pushing, Client):
     - `client_id`: `ip@name`, unique in the group; default: generated.
     - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
       those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `deserializer`: a function of bytes, or an object with a method
+      `deserialize(topic, properties, data)`; messages then have what it returns as `value`. It runs
+      where the listener runs. A message on which it raises is not passed to the listener: a warning
+      names it, and it is delivered again later, as after an exception of the listener; of a batch
+      only itself, with `orderly` the whole batch.
     - `interceptors`: are told of every message that is passed to a listener, in this order.
     - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
@@ -65,9 +72,9 @@ class PushConsumer(Pushing, Client):
         self,
         group: str | None = None,
         nameservers: str | Sequence[str] | None = None,
-        listener: MessageListener | None = None,
+        listener: MessageListener[Body] | None = None,
         *,
-        batch_listener: BatchListener | None = None,
+        batch_listener: BatchListener[Body] | None = None,
         orderly: bool | None = None,
         consume_threads: Listeners | None = None,
         on_assigned: Hook | None = None,
@@ -75,6 +82,7 @@ class PushConsumer(Pushing, Client):
         on_lost: Hook | None = None,
         allocate: Strategy | None = None,
         client_id: str | None = None,
+        deserializer: Deserialize[Body] | None = None,
         interceptors: Sequence[Interceptor] | None = None,
         config: ConsumerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
@@ -84,7 +92,13 @@ class PushConsumer(Pushing, Client):
         given |= {"orderly": orderly, "consume_threads": consume_threads}
         functions = Functions(listener, batch_listener, on_assigned, on_revoked, on_lost)
         super().__init__(
-            config, given, functions, allocate=allocate, interceptors=interceptors, tls=tls
+            config,
+            given,
+            functions,
+            allocate=allocate,
+            interceptors=interceptors,
+            deserializer=deserializer,
+            tls=tls,
         )
 
     # -- life --------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from steelyard.groups.kafka.listing import Listing
 from steelyard.groups.kafka.moving import Moving
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.groups.kafka.timers import Timers
+from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
@@ -71,11 +72,16 @@ class Coordinator:
         now: int,
         *,
         delayed_answers: bool = True,
+        clock: SessionClock | None = None,
     ) -> None:
-        """Load the groups. `saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`."""
+        """Load the groups.
+
+        `saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`. `clock`: what members'
+        time is measured by.
+        """
         self._config = config
         self._groups = groups
-        self._timers = Timers()
+        self._timers = Timers(clock)
         self._saved = SavedGroups(saved)
         self._room = Room()
         self.offsets = Offsets(offsets)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.groups.kafka.classic.saved import SavedGroup, SavedMember
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.records import GroupRow, MemberRow, OwnedPartition, read_key
@@ -76,11 +77,11 @@ class CoordinatorRecord(NamedTuple):
 Records = Callable[[str, bytes | None], Iterable[CoordinatorRecord]]
 """The records of a row of one table: (key, value), None if it was deleted."""
 
-_read_offset = msgspec.json.Decoder(CommittedOffset).decode
-_read_group = msgspec.json.Decoder(SavedGroup).decode
-_read_group_row = msgspec.json.Decoder(GroupRow).decode
-_read_member_row = msgspec.json.Decoder(MemberRow).decode
-_read_transaction = msgspec.json.Decoder(Transaction).decode
+_read_offset = msgspec.json.Decoder(prepared(CommittedOffset)).decode
+_read_group = msgspec.json.Decoder(prepared(SavedGroup)).decode
+_read_group_row = msgspec.json.Decoder(prepared(GroupRow)).decode
+_read_member_row = msgspec.json.Decoder(prepared(MemberRow)).decode
+_read_transaction = msgspec.json.Decoder(prepared(Transaction)).decode
 
 
 def offset_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:

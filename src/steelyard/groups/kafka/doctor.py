@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from steelyard.groups.doctor import Ailment, Diagnosis, some
 from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.groups.kafka.report import KafkaGroupReport, KafkaOffset
+from steelyard.wording import counted
 
 AWAITED_MS = 10_000
 """Time waited for a member after which it is reported; others respond within 3 s or 5 s."""
@@ -103,7 +104,7 @@ def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
     if not read:
         yield Diagnosis(
             Ailment.MEMBER_IDLE,
-            f"no member of the group reads any partition; there are {len(idle)} members",
+            f"no member of the group reads any partition; it has {counted(len(idle), 'member')}",
             "the topics that they subscribe to do not exist: check the names, or create the topics",
         )
         return
@@ -111,8 +112,8 @@ def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
         count = sum(len(member.partitions) for member in report.members)
         yield Diagnosis(
             Ailment.MEMBER_IDLE,
-            f"{some(idle)} read no partition; there are {len(report.members)} members for {count}"
-            " partitions",
+            f"{some(idle)} read no partition; the group has"
+            f" {counted(len(report.members), 'member')} for {counted(count, 'partition')}",
             "members beyond the number of partitions have nothing to do: stop them, or give the"
             " topic more partitions",
         )

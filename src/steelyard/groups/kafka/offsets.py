@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from steelyard.decoding import prepared
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
@@ -39,7 +40,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(CommittedOffset).decode
+_decode = msgspec.json.Decoder(prepared(CommittedOffset)).decode
 
 Concerns = Callable[[str], bool]
 """Whether a group is one of those concerned."""

@@ -75,8 +75,9 @@ class KafkaAwaited(msgspec.Struct, frozen=True):
 class KafkaOffset(msgspec.Struct, frozen=True):
     """The progress of a group in a partition, which is the queue `queue_id` of a broker.
 
-    `offset`: committed, None for none; `end_offset`: one past the last message, None if the broker
-    did not say; `member_id`: the owner, "" for none.
+    `offset`: committed, None for none; `member_id`: the owner, "" for none. `begin_offset`: of the
+    first message that is left; `end_offset`: one past the last. Both are None if the broker did not
+    say.
     """
 
     topic: str
@@ -86,6 +87,7 @@ class KafkaOffset(msgspec.Struct, frozen=True):
     offset: int | None
     member_id: str = ""
     end_offset: int | None = None
+    begin_offset: int | None = None
 
     @property
     def queue(self) -> MessageQueue:
@@ -94,13 +96,20 @@ class KafkaOffset(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """Return the number of messages not consumed yet.
+        """Return the number of messages not consumed yet; None if unknown.
 
-        None if the group has committed nothing, or the end is unknown.
+        What a member holds without a committed offset counts from its first message.
         """
-        if self.offset is None or self.end_offset is None:
+        if self.reached is None or self.end_offset is None:
             return None
-        return max(0, self.end_offset - self.offset)
+        return max(0, self.end_offset - self.reached)
+
+    @property
+    def reached(self) -> int | None:
+        """Return the committed offset; without one, the first of a partition that is held."""
+        if self.offset is None and self.member_id:
+            return self.begin_offset
+        return self.offset
 
 
 class KafkaFlapping(msgspec.Struct, frozen=True):

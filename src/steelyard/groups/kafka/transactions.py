@@ -26,8 +26,10 @@ from enum import StrEnum
 import msgspec
 
 from steelyard.config import KafkaConfig
+from steelyard.decoding import prepared
 from steelyard.errors import StorageError
 from steelyard.machine import Machine
+from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -167,13 +169,21 @@ class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
 class TransactionCoordinator:
     """All transactional ids of a broker.
 
-    `next_producer_id` returns an id that no broker has ever given before.
+    `next_producer_id` returns an id that no broker has ever given before. `clock`: what time-outs
+    are measured by.
     """
 
     def __init__(
-        self, config: KafkaConfig, table: Table, next_producer_id: Callable[[], int], now: int
+        self,
+        config: KafkaConfig,
+        table: Table,
+        next_producer_id: Callable[[], int],
+        now: int,
+        *,
+        clock: SessionClock | None = None,
     ) -> None:
         self._config = config
+        self._clock = clock or SessionClock()
         self._table = table
         self._next_producer_id = next_producer_id
         self._all: dict[str, Transaction] = {}
@@ -181,7 +191,7 @@ class TransactionCoordinator:
         self.markings: list[Marking] = []
         """Markers not yet taken by their sender, which takes them from here."""
         for data in dict(table.items()).values():
-            transaction = msgspec.json.decode(data, type=Transaction)
+            transaction = msgspec.json.decode(data, type=prepared(Transaction))
             transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
             self._all[transaction.transactional_id] = transaction
             if transaction.state in PREPARED:
@@ -480,7 +490,7 @@ class TransactionCoordinator:
         expired = now - self._config.transactional_id_expiration_ms
         for found in list(self._all.values()):
             if found.state is TransactionalIdState.ONGOING:
-                if found.started_at + found.timeout_ms < now:
+                if found.started_at < self._clock.ago(found.timeout_ms, now):
                     self._decide(self._fenced(found), Move.EXPIRED, now)
             elif (
                 found.state not in PREPARED

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from steelyard.session_clock import SessionClock
 from steelyard.types import MessageQueue
 
 LOCKS_MAX = 1_000_000
@@ -24,10 +25,14 @@ class _Lock(msgspec.Struct):
 
 
 class QueueLocks:
-    """The locks of all groups. `expiry_ms`: life of a lock that is not renewed."""
+    """The locks of all groups.
 
-    def __init__(self, expiry_ms: int) -> None:
+    `expiry_ms`: life of a lock that is not renewed, measured by `clock`.
+    """
+
+    def __init__(self, expiry_ms: int, clock: SessionClock | None = None) -> None:
         self._expiry_ms = expiry_ms
+        self._clock = clock or SessionClock()
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
 
@@ -37,6 +42,7 @@ class QueueLocks:
         """Lock queues or renew locks; return the queues that the client has now, as ordered."""
         held: list[MessageQueue] = []
         locks = self._locks.setdefault(group, {})
+        expired = self._clock.ago(self._expiry_ms, now)
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
@@ -44,7 +50,7 @@ class QueueLocks:
                     continue
                 locks[queue] = _Lock(client_id, now)
                 self._count += 1
-            elif lock.client_id == client_id or lock.renewed_at + self._expiry_ms < now:
+            elif lock.client_id == client_id or lock.renewed_at < expired:
                 lock.client_id = client_id
                 lock.renewed_at = now
             else:
@@ -77,20 +83,22 @@ class QueueLocks:
     def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
         """Return the client id that holds the lock, None if there is none."""
         lock = self._locks.get(group, {}).get(queue)
-        if lock is None or lock.renewed_at + self._expiry_ms < now:
+        if lock is None or lock.renewed_at < self._clock.ago(self._expiry_ms, now):
             return None
         return lock.client_id
 
     def locked(self, group: str, now: int) -> bool:
         """Return whether any client of the group holds a lock, as in ordered groups only."""
         locks = self._locks.get(group, {})
-        return any(lock.renewed_at + self._expiry_ms >= now for lock in locks.values())
+        expired = self._clock.ago(self._expiry_ms, now)
+        return any(lock.renewed_at >= expired for lock in locks.values())
 
     def expire(self, now: int) -> None:
         """Remove expired locks; without this they only stop counting."""
+        expired = self._clock.ago(self._expiry_ms, now)
         for group, locks in list(self._locks.items()):
             for queue, lock in list(locks.items()):
-                if lock.renewed_at + self._expiry_ms < now:
+                if lock.renewed_at < expired:
                     del locks[queue]
                     self._count -= 1
             if not locks:

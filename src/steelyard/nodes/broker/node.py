@@ -9,13 +9,15 @@ starts and stops them, and dispatches events:
   a client that a request was passed on to.
 - `Closed`: a client leaves its groups, and its waiting requests are dropped; if it was a
   nameserver's link, the broker registers again soon.
-- `Due`: registration, joining, calls, parked pulls, turns, clients, flush, retention, scrubbing,
-  the ledger, and the timers of the services.
+- `Due`: the pulse, registration, joining, calls, parked pulls, turns, clients, flush, retention,
+  scrubbing, the ledger, and the timers of the services.
 - `Flushed`: replies that waited for the disk are sent.
 - `Measured`: kept for the figures that others ask for.
 - `Asked(Stop)`: the ledger is closed, the broker unregisters (2 s at most), the store is closed,
   then `Answer(None)`. From its arrival on, RocketMQ requests get 14 and Kafka requests no answer.
 - `Asked(KafkaReady)`: answered when the Kafka listener has found the other brokers.
+- `Asked(AccountsChanged)`: the accounts are replaced (`nodes/access/book`).
+- `Asked(AwaitRegistration)`: answered when clients find the broker (`registration`).
 - `Asked(AwaitRefusal)`: answered with an error if another broker has this one's name, node id or
   address (`joining`).
 """
@@ -25,9 +27,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steelyard.acl.accounts import Accounts
 from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
 from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.nodes.access.book import AccountBook, AccountsChanged
+from steelyard.nodes.broker.compaction.compaction import COMPACTION_TIMER, LogCompaction
+from steelyard.nodes.broker.compaction.passes import WithoutKafka
 from steelyard.nodes.broker.durability import FLUSH_TIMER
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.parts import make_parts
@@ -35,6 +41,7 @@ from steelyard.nodes.broker.peers.joining import JOINING_TIMER, AwaitRefusal
 from steelyard.nodes.broker.peers.registration import (
     REGISTER_TIMER,
     STOP_TIMEOUT_MS,
+    AwaitRegistration,
     PendingCall,
     Purpose,
 )
@@ -42,10 +49,12 @@ from steelyard.nodes.broker.remoting.service import RemotingService
 from steelyard.nodes.broker.requests import Peer, host_of
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
+from steelyard.nodes.broker.timers.timers import TIMERS_TIMER, DelayedMessages
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.broker.users import User
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.pulse import PULSE_TIMER
 from steelyard.nodes.seam import (
     KAFKA,
     Answer,
@@ -66,6 +75,7 @@ from steelyard.nodes.seam import (
 )
 from steelyard.store.store import Store
 from steelyard.types import LogLine, Random
+from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 from steelyard.wire.remoting.properties import Properties
 
@@ -76,6 +86,17 @@ CLIENTS_TIMER = "clients"
 PARKED_TIMER = "parked"
 LEDGER_TIMER = "ledger"
 STOP_TIMER = "stop"
+
+FREQUENT_REQUESTS = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+    )
+)
+"""Requests of RocketMQ clients of which a broker gets several in a millisecond."""
 
 
 class Stop(Call[None], frozen=True):
@@ -92,8 +113,9 @@ class KafkaReady(Call[None], frozen=True):
 class BrokerNode:
     """A broker; see the module docstring. `store` is open; the node closes it when it stops.
 
-    `users`: to create if they never were. `secrets`: chance that nobody can predict, by default
-    `rng`.
+    `users`: to create if they never were. `accounts`: of RocketMQ's clients; None: they need none.
+    `secrets`: chance that nobody can predict, by default `rng`. Raises ConfigError if the broker's
+    own account is not among them.
     """
 
     def __init__(
@@ -103,9 +125,11 @@ class BrokerNode:
         rng: Random,
         *,
         users: Sequence[User] = (),
+        accounts: Accounts | None = None,
         secrets: Random | None = None,
     ) -> None:
         self._config = config
+        self._accounts = None if accounts is None else AccountBook(accounts, config.acl_access_key)
         self._first_users = users
         self._secrets = secrets
         self._store = store
@@ -130,24 +154,38 @@ class BrokerNode:
             self._appended,
             now,
             users=self._first_users,
+            accounts=self._accounts,
             secrets=self._secrets,
         )
-        self._durability, self._ledger = parts.durability, parts.ledger
+        self._durability, self._ledger, self._pulse = parts.durability, parts.ledger, parts.pulse
+        self._timers = DelayedMessages(parts)
         asked: list[object] = [parts.joining]
         if config.kafka is not None:
             # Imported only if needed: it is a third of all code that is loaded.
             from steelyard.nodes.broker.kafka.service import KafkaService
 
-            self._kafka = KafkaService(parts, self._delete_topic, now)
+            self._kafka = KafkaService(parts, self._timers, self._delete_topic, now)
             asked.extend(self._kafka.asked)
         visible = None if self._kafka is None else self._kafka.producers
-        remoting = self._remoting = RemotingService(parts, visible, asked, now)
+        timers = self._timers
+        remoting = self._remoting = RemotingService(parts, timers, visible, asked, now)
         self._pulls = remoting.pulls
         effects: list[Effect] = []
+        self._pulse.beat(now, effects)
         self._durability.start(now, effects)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         parts.retention.start(now, effects)
         parts.scrubbing.start(now, effects)
+        compaction = self._compaction = LogCompaction(
+            config.store,
+            store,
+            parts.durability,
+            WithoutKafka(store, parts.durability) if visible is None else visible,
+            parts.faults,
+            parts.statistics,
+        )
+        compaction.start(now, effects)
+        self._timers.start(now, effects)
         remoting.start(now, effects)
         self._ledger.started(now)
         parts.joining.look(now, effects)
@@ -166,6 +204,8 @@ class BrokerNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
+        self._pulse.beat(now, effects)
+        frequent = False
         try:
             if type(event) is Received:  # by far the most, and a match costs half a microsecond
                 message = event.message
@@ -174,12 +214,13 @@ class BrokerNode:
                         self._responded(event.link, message, now, effects)
                     else:
                         self._remoting.requested(event.link, message, now, effects)
+                        frequent = message.code in FREQUENT_REQUESTS
                 elif self._stop_call is None:
                     assert self._kafka is not None
                     self._kafka.received(event.link, message, now, effects)
             else:
                 self._happened(event, now, effects)
-            self._follow_up(now, effects)
+            self._follow_up(now, effects, frequent=frequent)
         except Exception as error:
             self._broken_off(event, error, now, effects)
             raise HandlerError(effects) from error
@@ -249,13 +290,19 @@ class BrokerNode:
                 for log in self._durability.flushed(ticket, effects):
                     self._appended(log.topic, log.queue_id, now, effects)
                 self._remoting.flushed()
+                self._timers.flushed()
                 if self._kafka is not None:
-                    self._kafka.markings.flushed(now, effects)
+                    self._kafka.flushed(now, effects)
             case Measured(figures):
                 self._parts.statistics.process = figures
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)
+                elif isinstance(call, AccountsChanged):
+                    assert self._accounts is not None
+                    effects.append(Answer(call_id, self._accounts.take(call)))
+                elif isinstance(call, AwaitRegistration):
+                    self._parts.registration.await_registration(call_id, effects)
                 elif isinstance(call, AwaitRefusal):
                     self._parts.joining.await_refusal(call_id, effects)
                 else:
@@ -293,6 +340,8 @@ class BrokerNode:
             self._parts.registration.begin(now, effects)
         elif key == CALLS_TIMER:
             self._ended(self._parts.calls.expire(now, effects), now, effects)
+        elif key == TIMERS_TIMER:
+            self._timers.due(now, effects)
         elif key == KAFKA_TIMER:
             assert self._kafka is not None
             self._kafka.due(now, effects)
@@ -302,10 +351,14 @@ class BrokerNode:
             self._parts.statistics.sample(now)
         elif key == SCRUB_TIMER:
             self._parts.scrubbing.due(now, effects)
+        elif key == COMPACTION_TIMER:
+            self._compaction.due(now, effects)
         elif key == RETENTION_TIMER:
             self._parts.retention.due(now, effects)
         elif key == SPACE_TIMER:
             self._parts.retention.look_at_space(now, effects)
+        elif key == PULSE_TIMER:
+            pass  # it has beaten, as before every event
         elif key == STOP_TIMER:
             if self._stop_call is not None:
                 self._finish(now, effects)
@@ -321,15 +374,21 @@ class BrokerNode:
 
     # -- after each event ------------------------------------------------------------------------
 
-    def _follow_up(self, now: int, effects: list[Effect]) -> None:
-        """Write the ledger if it is due, log what went wrong, and set timers that have moved."""
+    def _follow_up(self, now: int, effects: list[Effect], *, frequent: bool = False) -> None:
+        """Write the ledger if it is due, log what went wrong, and set timers that have moved.
+
+        `frequent`: the event was one of `FREQUENT_REQUESTS`.
+        """
         if self._stopped:
             return
         ledger = self._ledger
         if ledger.urgent or (ledger.due_at is not None and ledger.due_at <= now):
             self._write_ledger(now, effects)
         if self._kafka is not None:
-            self._kafka.follow_up(now, effects)
+            if frequent:
+                self._kafka.follow_up_soon(now, effects)
+            else:
+                self._kafka.follow_up(now, effects)
         self._remoting.follow_up(now, effects)
         if self._store.findings.waiting:
             self._parts.damage.report(now, effects)
@@ -378,6 +437,7 @@ class BrokerNode:
             self._store.flush()
             self._durability.flushed_all(effects)
             self._remoting.stop()
+            self._timers.stop()
             self._store.close()
         except StorageError as error:
             result = error
@@ -400,6 +460,7 @@ class BrokerNode:
         self._durability.check()
         self._parts.topics.check()
         self._remoting.check_kept()
+        self._timers.check()
         if self._kafka is not None:
             self._kafka.check()
         self._store.check()

@@ -11,13 +11,17 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.access.book import AccountBook
+from steelyard.nodes.broker.acls import AclStore
 from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.damage import DamageReports
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.dynamic_configs import DynamicConfigs
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.peers.joining import ClusterJoining
 from steelyard.nodes.broker.peers.registration import Purpose, Registration
+from steelyard.nodes.broker.quotas import QuotaStore
 from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.scrubbing import Scrubbing
 from steelyard.nodes.broker.statistics import BrokerStatistics
@@ -26,6 +30,7 @@ from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.broker.users import User, UserStore
 from steelyard.nodes.broker.writer import Watcher, Writer
 from steelyard.nodes.calls.remoting import Calls
+from steelyard.nodes.pulse import Pulse
 from steelyard.store.store import Store
 from steelyard.types import Random
 
@@ -34,7 +39,8 @@ class Parts(msgspec.Struct, frozen=True):
     """The shared parts of a broker, created by `make_parts`.
 
     `calls`: requests to nameservers and other brokers. `faults`: reports of disk faults, except
-    those that Kafka's requests and `retention` meet, which have their own. `secrets`: chance that
+    those that Kafka's requests and `retention` meet, which have their own. `accounts`: those of
+    RocketMQ's clients; None: they need none. `secrets`: chance that
     nobody can predict, where the broker runs; `rng` need not be.
     """
 
@@ -56,7 +62,12 @@ class Parts(msgspec.Struct, frozen=True):
     damage: DamageReports
     scrubbing: Scrubbing
     users: UserStore
+    acls: AclStore
+    accounts: AccountBook | None
+    quotas: QuotaStore
+    configs: DynamicConfigs
     secrets: Random
+    pulse: Pulse
 
 
 def make_parts(
@@ -67,6 +78,7 @@ def make_parts(
     now: int,
     *,
     users: Sequence[User] = (),
+    accounts: AccountBook | None = None,
     secrets: Random | None = None,
 ) -> Parts:
     """Create the parts of a broker that starts.
@@ -80,12 +92,14 @@ def make_parts(
         log = store.log(topic, queue_id)
         return 0 if log is None else durability.readable_end(log)
 
-    calls: Calls[Purpose] = Calls()
+    calls: Calls[Purpose] = Calls(signer=None if accounts is None else accounts.sign)
     registry = Registry()
     durability = Durability(sync=config.flush == "sync")
     topics = TopicConfigs(config, store.table("topics"), now)
     registration = Registration(config, topics, calls, durability)
-    retention = Retention(config.store, store, topics)
+    kafka, configs = config.kafka, DynamicConfigs(store.table("configs"))
+    node_id = 0 if kafka is None else kafka.node_id
+    retention = Retention(config.store, store, topics, lambda: configs.of_broker(node_id))
     statistics = BrokerStatistics(now)
     faults = Faults()
     return Parts(
@@ -107,5 +121,14 @@ def make_parts(
         DamageReports(store.findings),
         Scrubbing(store, config.store, faults),
         UserStore(store.table("users"), users),
+        AclStore(
+            store.table("acls"),
+            () if kafka is None else kafka.super_users,
+            allow_unmatched=kafka is not None and kafka.allow_everyone_if_no_acl_found,
+        ),
+        accounts,
+        QuotaStore(store.table("quotas")),
+        configs,
         secrets or rng,
+        Pulse(),
     )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from steelyard.acl.accounts import Account
 from steelyard.errors import ConfigError
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Link
@@ -39,10 +40,12 @@ AnyHeader = TypeVar("AnyHeader", bound=headers.Header)
 
 
 class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request of a peer."""
+    """A request of a peer, which may do what does not depend on stored messages."""
 
     command: Command
     peer: Peer
+    account: Account | None = None
+    """Whose request it is, whose permissions bind it; None: nobody's, without access control."""
 
     @property
     def ext(self) -> Mapping[str, str]:

@@ -1,11 +1,12 @@
 """How long messages are kept, and what happens when the disk fills up.
 
 The settings of a topic apply, otherwise the broker's. They are Kafka's (segment.bytes, segment.ms,
-retention.ms, retention.bytes, cleanup.policy), are set through the Kafka listener, and hold for
-both dialects.
+retention.ms, retention.bytes, cleanup.policy; `compaction` has more), are set through the Kafka
+listener, and hold for both dialects.
 
 - Every `retention_check_interval_ms`, segments past their retention are deleted, a thousand logs at
   a time.
+- Messages that wait to be delivered stay, whatever the settings say (`Log.pin`).
 - Every second, the free space is checked. Above `disk_full_ratio`, producers of both dialects are
   refused until there is space again (RocketMQ: SERVICE_NOT_AVAILABLE; Kafka: KAFKA_STORAGE_ERROR,
   which clients retry). What the broker writes for itself continues: commits, transaction markers,
@@ -18,14 +19,15 @@ Source: store/DefaultMessageStore.CleanCommitLogService; storage/.../LogManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
+from steelyard.nodes.broker.dynamic_configs import effective
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.topics import TopicConfigs
+from steelyard.nodes.broker.topics import TopicConfigs, policies
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig, usual
@@ -50,17 +52,29 @@ def log_configs(topics: TopicConfigs, config: StoreConfig) -> Callable[[str], Lo
         if topic is None or not topic.attributes:
             return default
         settings = topic.attributes
-        keeps = "delete" not in settings.get("cleanup.policy", "delete")
+        found = policies(settings)
+        compacts, deletes = "compact" in found, "delete" in found
+
+        def number(name: str, default: int) -> int:
+            return _number(settings.get(name), default)
+
+        segment_ms = number("segment.ms", default.segment_ms)
+        max_lag_ms = number("max.compaction.lag.ms", -1)
+        if compacts and max_lag_ms >= 0:
+            segment_ms = min(segment_ms, max_lag_ms) if segment_ms >= 0 else max_lag_ms
         return replace(
             default,
-            segment_bytes=_number(settings.get("segment.bytes"), default.segment_bytes),
-            segment_ms=_number(settings.get("segment.ms"), default.segment_ms),
-            retention_ms=-1
-            if keeps
-            else _number(settings.get("retention.ms"), default.retention_ms),
-            retention_bytes=-1
-            if keeps
-            else _number(settings.get("retention.bytes"), default.retention_bytes),
+            segment_bytes=number("segment.bytes", default.segment_bytes),
+            segment_ms=segment_ms,
+            retention_ms=number("retention.ms", default.retention_ms) if deletes else -1,
+            retention_bytes=number("retention.bytes", default.retention_bytes) if deletes else -1,
+            compacts=compacts,
+            min_cleanable_dirty_ratio=_ratio(
+                settings.get("min.cleanable.dirty.ratio"), default.min_cleanable_dirty_ratio
+            ),
+            min_compaction_lag_ms=number("min.compaction.lag.ms", 0),
+            max_compaction_lag_ms=max_lag_ms,
+            delete_retention_ms=number("delete.retention.ms", default.delete_retention_ms),
         )
 
     return of
@@ -73,16 +87,31 @@ def _number(text: str | None, default: int) -> int:
         return default  # another program wrote it
 
 
+def _ratio(text: str | None, default: float) -> float:
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        return default
+
+
 class Retention:
     """Deletes old messages, refuses new ones while the disk is full; see the module docstring."""
 
-    def __init__(self, config: StoreConfig, store: Store, topics: TopicConfigs) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        store: Store,
+        topics: TopicConfigs,
+        settings: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`settings`: returns those changed at run time, by Kafka's names."""
+        self._settings = settings
         self._config = config
         self._store = store
         self._topics = topics
         self._faults = Faults()
-        self._configured_at = -1
-        """The version of the topics whose settings the logs have."""
+        self._configured_for: tuple[int, Mapping[str, str]] = (-1, {})
+        """The version of the topics whose settings the logs have, and the broker's settings."""
         self._left: list[Log] = []
         """Logs that the check under way has not examined yet."""
         self._gone = 0
@@ -97,10 +126,11 @@ class Retention:
 
     def configure(self) -> None:
         """Give the logs the settings of their topics, if these have changed."""
-        version = self._topics.version.counter
-        if version != self._configured_at:
-            self._configured_at = version
-            self._store.configure(log_configs(self._topics, self._config))
+        wanted = self._topics.version.counter, self._settings()
+        if wanted != self._configured_for:
+            self._configured_for = wanted
+            config = effective(self._config, wanted[1])
+            self._store.configure(log_configs(self._topics, config))
 
     def admit(self) -> None:
         """Raise DiskFullError if producers are refused."""

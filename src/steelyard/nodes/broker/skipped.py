@@ -12,6 +12,7 @@ from __future__ import annotations
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.types import LogLine
+from steelyard.wording import counted
 
 INTERVAL_MS = 10_000
 """Interval in which at most one WARNING is logged."""
@@ -42,6 +43,6 @@ class PassedOver:
         self._report_at = now + INTERVAL_MS
         self._reported = self.count
         self.has_news = False
-        what = "1 message was" if news == 1 else f"{news} messages were"
+        what = f"{counted(news, 'message')} {'was' if news == 1 else 'were'}"
         text = f"{what} skipped for RocketMQ consumers; the last: {self._last}"
         effects.append(LogLine("WARNING", text))

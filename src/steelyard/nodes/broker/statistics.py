@@ -67,6 +67,12 @@ class BrokerStatistics:
         """Requests that were refused, by response code."""
         self.kafka_refused: dict[int, int] = {}
         """Batches of Kafka's producers that were refused, by error code."""
+        self.compactions = 0
+        """Passes of compaction since the start."""
+        self.compacted_bytes = 0
+        """Bytes of the segments that these replaced."""
+        self.compacted_bytes_left = 0
+        """Bytes of what replaced them."""
         self.process: ProcessFigures | None = None
         """What the driver has measured last."""
         self._meters: dict[tuple[str, str], Meter] = {}

@@ -14,6 +14,7 @@ Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -37,6 +38,8 @@ from steelyard.wire.remoting.names import (
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+TIMER_SLOTS_TOPIC = "rmq_sys_wheel_timer_slots"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 TOPICS_MAX = 100_000
@@ -61,6 +64,7 @@ CREATED_ATTRIBUTE = "steelyard.created"
 MERGED_ATTRIBUTE = "steelyard.merged"
 """Attributes that the Kafka listener gives a topic, beside its layout."""
 
+_POLICIES = {"compaction": "compact"}
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -69,12 +73,42 @@ NO_SENDING = frozenset(
         SCHEDULE_TOPIC,
         HALF_TOPIC,
         OP_TOPIC,
+        TIMER_TOPIC,
+        TIMER_SLOTS_TOPIC,
         GIVEN_UP_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     )
 )
 """Topics that clients must not send to (NOT_ALLOWED_SEND_TOPIC_SET)."""
+
+INTERNAL_TOPICS = frozenset(
+    (
+        SCHEDULE_TOPIC,
+        TIMER_TOPIC,
+        TIMER_SLOTS_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        GIVEN_UP_TOPIC,
+        LEDGER_TOPIC,
+        "__consumer_offsets",
+        "__transaction_state",
+    )
+)
+"""Topics that have something of everybody: an account needs a permission of its own for them."""
+
+
+POLICY_ATTRIBUTE = "cleanup.policy"
+"""What happens to old messages: Kafka's setting, and by the same name an attribute of RocketMQ."""
+
+
+def policies(attributes: Mapping[str, str]) -> frozenset[str]:
+    """Return the cleanup policies of a topic with these attributes: of `delete` and `compact`.
+
+    RocketMQ's names for them are DELETE and COMPACTION.
+    """
+    texts = attributes.get(POLICY_ATTRIBUTE, "delete").lower().split(",")
+    return frozenset(_POLICIES.get(text.strip(), text.strip()) for text in texts)
 
 
 def reply_topic(cluster: str) -> str:
@@ -231,6 +265,8 @@ def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
         TopicConfig(SCHEDULE_TOPIC, DELAY_LEVEL_MAX, DELAY_LEVEL_MAX, PERM_READ_WRITE),
         TopicConfig(HALF_TOPIC, 1, 1, PERM_READ_WRITE),
         TopicConfig(OP_TOPIC, 1, 1, PERM_READ_WRITE),
+        TopicConfig(TIMER_TOPIC, 1, 1, PERM_READ_WRITE),
+        TopicConfig(TIMER_SLOTS_TOPIC, 1, 1, 0),
         TopicConfig(GIVEN_UP_TOPIC, 1, 1, PERM_READ_WRITE),
         TopicConfig(reply_topic(config.cluster), 1, 1, PERM_READ_WRITE),
         TopicConfig(LEDGER_TOPIC, 1, 1, PERM_READ_WRITE),

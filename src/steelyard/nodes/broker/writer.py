@@ -7,6 +7,7 @@ whole batches. Writing raises StorageError if the disk refuses; nothing was writ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -18,15 +19,12 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.wire.kafka.records import with_offset
-from steelyard.wire.remoting.flags import SysFlag, tag_code
-from steelyard.wire.remoting.message import encode_record
-from steelyard.wire.remoting.properties import TAGS, Properties
+from steelyard.wire.remoting.flags import tag_code
+from steelyard.wire.remoting.message import BatchEntry, encode_record, record_writer
+from steelyard.wire.remoting.properties import TAGS, VALUE_END, Properties
 
-BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
-STORE_HOST_V6 = int(SysFlag.STORE_HOST_V6)
-
-_TAG_FIRST = f"{TAGS}\x01"
-_TAG_LATER = f"\x02{TAGS}\x01"
+_TAG = f"{TAGS}\x01".encode()
+_VALUE_END = ord(VALUE_END)
 
 
 Watcher = Callable[[str, int, int, list[Effect]], None]
@@ -44,6 +42,15 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+
+class BatchOrigin(msgspec.Struct, frozen=True, gc=False):
+    """What the messages of a batch have in common."""
+
+    born_host: bytes
+    born_timestamp: int
+    sys_flag: int = 0
+    reconsume_times: int = 0
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
@@ -77,52 +84,66 @@ class Writer:
         """
         self.statistics = statistics
         self.host = host_of(address)
-        self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
 
     def next_address(self, topic: str, queue_id: int) -> int:
         """Return the address that the next message of a queue will have."""
         return self._store.create_log(topic, queue_id).next_address
 
+    def log(self, topic: str, queue_id: int) -> Log:
+        """Return the log of a queue, created if it does not exist. Raises StorageError."""
+        return self._store.log(topic, queue_id) or self._store.create_log(topic, queue_id)
+
     def write(
         self, topic: str, queue_id: int, draft: Draft, now: int, effects: list[Effect]
     ) -> AppendResult:
         """Append one message and wake the requests that wait for it."""
-        log = self._store.log(topic, queue_id)
-        if log is None:
-            log = self._store.create_log(topic, queue_id)
+        log = self.log(topic, queue_id)
         offset = log.max_offset
         address = log.next_address
-        record = self._record(topic, queue_id, draft, offset, address, now)
-        log.append(record, tag_code_of(draft.properties.text), now)
+        properties = draft.properties.text.encode()
+        record = self._record(topic, queue_id, draft, properties, offset, address, now)
+        log.append(record, tag_code_of(properties), now)
         self.statistics.put_messages += 1
         self.statistics.put_bytes += len(record)
         self.wrote(log, offset, now, effects)
         return AppendResult(offset, address)
 
     def write_many(
-        self, topic: str, queue_id: int, drafts: Sequence[Draft], now: int, effects: list[Effect]
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[BatchEntry],
+        origin: BatchOrigin,
+        now: int,
+        effects: list[Effect],
     ) -> tuple[int, list[int]]:
-        """Append messages back to back, all or none.
+        """Append messages, at least one, back to back, all or none.
 
         Return the offset of the first and the address of each.
         """
-        log = self._store.log(topic, queue_id)
-        if log is None:
-            log = self._store.create_log(topic, queue_id)
-        offset = log.max_offset
+        log = self.log(topic, queue_id)
+        first = offset = log.max_offset
         address = log.next_address
+        born_timestamp = origin.born_timestamp
+        write = record_writer(
+            topic, queue_id, origin.born_host, self.host, origin.sys_flag, origin.reconsume_times
+        )
         entries: list[tuple[bytes, int]] = []
         addresses: list[int] = []
-        for draft in drafts:
-            record = self._record(topic, queue_id, draft, offset + len(entries), address, now)
-            entries.append((record, tag_code_of(draft.properties.text)))
+        for message in messages:
+            properties = message.properties
+            record = write(
+                message.flag, offset, address, born_timestamp, now, message.body, properties
+            )
+            entries.append((record, tag_code_of(properties)))
             addresses.append(address)
             address += len(record)
+            offset += 1
         log.append_many(entries, now)
         self.statistics.put_messages += len(entries)
         self.statistics.put_bytes += address - addresses[0]
-        self.wrote(log, offset, now, effects)
-        return offset, addresses
+        self.wrote(log, first, now, effects)
+        return first, addresses
 
     def write_batch(
         self, log: Log, batch: bytes, count: int, now: int, append_time: int | None = None
@@ -143,18 +164,22 @@ class Writer:
             self._appended(log.topic, log.queue_id, now, effects)
 
     def _record(
-        self, topic: str, queue_id: int, draft: Draft, offset: int, address: int, now: int
+        self,
+        topic: str,
+        queue_id: int,
+        draft: Draft,
+        properties: bytes,
+        offset: int,
+        address: int,
+        now: int,
     ) -> bytes:
-        sys_flag = draft.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self._host_flag
-        if len(draft.born_host) > 8:
-            sys_flag |= BORN_HOST_V6
         return encode_record(
             topic=topic,
             queue_id=queue_id,
             flag=draft.flag,
             queue_offset=offset,
             physical_offset=address,
-            sys_flag=sys_flag,
+            sys_flag=draft.sys_flag,
             born_timestamp=draft.born_timestamp,
             born_host=draft.born_host,
             store_timestamp=now,
@@ -162,18 +187,22 @@ class Writer:
             reconsume_times=draft.reconsume_times,
             prepared_transaction_offset=draft.prepared_transaction_offset,
             body=draft.body,
-            properties=draft.properties.text.encode(),
+            properties=properties,
         )
 
 
-def tag_code_of(properties: str) -> int:
+def tag_code_of(properties: bytes) -> int:
     """Return the code of a message's tag, 0 without one."""
-    if properties.startswith(_TAG_FIRST):
-        start = len(_TAG_FIRST)
-    else:
-        start = properties.find(_TAG_LATER)
-        if start < 0:
-            return 0
-        start += len(_TAG_LATER)
-    end = properties.find("\x02", start)
-    return tag_code(properties[start:end] if end >= 0 else properties[start:])
+    start = properties.find(_TAG)
+    while start > 0 and properties[start - 1] != _VALUE_END:  # the end of another property's name
+        start = properties.find(_TAG, start + 1)
+    if start < 0:
+        return 0
+    start += len(_TAG)
+    end = properties.find(_VALUE_END, start)
+    return _code_of(properties[start:end] if end >= 0 else properties[start:])
+
+
+@lru_cache(maxsize=4096)
+def _code_of(tag: bytes) -> int:
+    return tag_code(str(tag, "utf-8", "replace"))

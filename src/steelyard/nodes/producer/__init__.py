@@ -2,7 +2,8 @@
 
 `contract` has the requests of a program, `node` handles the events. The parts: `sending` is the
 life of a send, `waiting` has those without a route, `requests` those that want a reply,
-`transactions` the second half of transactions, `detection` the brokers that failed, `peers` the
+`transactions` the second half of transactions, `recalls` delayed messages that are taken back,
+`detection` the brokers that failed, `peers` the
 communication with servers.
 """
 
@@ -12,6 +13,7 @@ from steelyard.nodes.producer.contract import (
     EndTransaction,
     FetchQueues,
     Half,
+    RecallMessage,
     SendHalf,
     SendMessages,
     SendOneway,
@@ -27,6 +29,7 @@ __all__ = [
     "FetchQueues",
     "Half",
     "ProducerNode",
+    "RecallMessage",
     "SendHalf",
     "SendMessages",
     "SendOneway",

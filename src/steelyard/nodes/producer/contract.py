@@ -85,6 +85,16 @@ class SendReply(Call[SendResult], frozen=True):
     timeout_ms: int | None = None
 
 
+class RecallMessage(Call[str], frozen=True):
+    """Take back a delayed message that is not due yet; answered with its UNIQ_KEY.
+
+    `handle`: `SendResult.recall_handle`.
+    """
+
+    handle: str
+    timeout_ms: int | None = None
+
+
 class FetchQueues(Call[tuple[MessageQueue, ...]], frozen=True):
     """Return the queues of the topic that can be written."""
 

@@ -1,7 +1,7 @@
 """A producer: dispatches events to its parts.
 
-After `Stop` nothing new is accepted; what is in progress finishes normally; then the client
-unregisters from the brokers (35) and `Stop` is answered.
+After `Stop` nothing new is accepted; what waits for others is sent; what is in progress finishes
+normally; then the client unregisters from the brokers (35) and `Stop` is answered.
 Source: client/impl/producer/DefaultMQProducerImpl.java, client/impl/factory/MQClientInstance.java
 (4.9.8, 5.3.3).
 """
@@ -24,6 +24,7 @@ from steelyard.nodes.client_instance import HeartbeatSent, Unregistered
 from steelyard.nodes.producer.contract import (
     EndTransaction,
     FetchQueues,
+    RecallMessage,
     SendHalf,
     SendMessages,
     SendOneway,
@@ -32,12 +33,15 @@ from steelyard.nodes.producer.contract import (
     Stop,
 )
 from steelyard.nodes.producer.detection import DETECT_TIMER
+from steelyard.nodes.producer.gathering import GATHERING_TIMER, Gathering
 from steelyard.nodes.producer.peers import (
     Detected,
     Peers,
     Purpose,
+    Recalled,
     SendTried,
 )
+from steelyard.nodes.producer.recalls import ProducerRecalls
 from steelyard.nodes.producer.requests import REQUESTS_TIMER
 from steelyard.nodes.producer.sending import Sending
 from steelyard.nodes.producer.transactions import LocalTransactions
@@ -74,6 +78,8 @@ class ProducerNode:
         self._peers = Peers(config, rng)
         self._client = self._peers.client
         self._sending = Sending(self._peers, ids, rng)
+        self._recalls = ProducerRecalls(self._peers, self._sending.waiting)
+        self._gathering = Gathering(config, self._sending)
         self._transactions = LocalTransactions(self._peers)
         self._starting = Starting(f"nameserver {', '.join(config.nameservers)}")
         self._fetching: dict[int, str] = {}
@@ -131,7 +137,9 @@ class ProducerNode:
             return
         match event.call:
             case SendMessages() | SendOneway() | SendHalf() | SendRequest() | SendReply() as call:
-                self._sending.send(event.call_id, call, now, effects)
+                self._gathering.send(event.call_id, call, now, effects)
+            case RecallMessage() as call:
+                self._recalls.ask(event.call_id, call, now, effects)
             case EndTransaction() as call:
                 self._transactions.end(event.call_id, call, effects)
             case Begin() as call:
@@ -140,6 +148,7 @@ class ProducerNode:
             case FetchQueues() as call:
                 self._fetch(event.call_id, call, now, effects)
             case Stop():
+                self._gathering.flush(now, effects)
                 self._stop = event.call_id
                 self._client.close()
             case call:
@@ -201,6 +210,8 @@ class ProducerNode:
         match purpose:
             case SendTried():
                 self._sending.outcome(purpose, outcome.address, reply, now, effects)
+            case Recalled():
+                self._recalls.outcome(purpose, outcome.address, reply, effects)
             case RouteAsked():
                 self._route_answered(purpose, reply, now, effects)
             case Detected():
@@ -234,6 +245,8 @@ class ProducerNode:
         for call_id in self._sending.waiting.release(topic):
             if call_id in self._sending:
                 self._sending.released(call_id, error, now, effects)
+            elif call_id in self._recalls:
+                self._recalls.released(call_id, error, now, effects)
             elif route is not None:
                 self._fetched(call_id, route.publish, effects)
             elif error is not None:
@@ -246,6 +259,8 @@ class ProducerNode:
             self._settle_all(self._peers.calls.expire(now, effects), now, effects)
         elif key == WAITING_TIMER:
             self._waited_too_long(now, effects)
+        elif key == GATHERING_TIMER:
+            self._gathering.due(now, effects)
         elif key == REQUESTS_TIMER:
             self._sending.requests.expire(now, effects)
         elif key == START_TIMER:
@@ -264,6 +279,8 @@ class ProducerNode:
             error = CallTimeoutError("no nameserver answered within the time-out")
             if call_id in self._sending:
                 self._sending.released(call_id, error, now, effects)
+            elif call_id in self._recalls:
+                self._recalls.released(call_id, error, now, effects)
             else:
                 self._fetched(call_id, error, effects)
 
@@ -271,7 +288,7 @@ class ProducerNode:
 
     def _go(self, now: int, effects: list[Effect]) -> None:
         """Unregister once nothing is in progress any more."""
-        if self._stopped or not self._sending.idle or self._fetching:
+        if self._stopped or not self._sending.idle or not self._recalls.idle or self._fetching:
             return
         if not self._left:
             self._left = True
@@ -285,8 +302,10 @@ class ProducerNode:
         """Assert that every open call is in progress or waits for a route."""
         self._peers.check()
         self._sending.check()
+        self._gathering.check()
         self._transactions.check()
         waiting = set(self._sending.waiting.call_ids())
+        known = (self._sending, self._recalls, self._fetching)
         assert self._fetching.keys() <= waiting
-        assert all(call_id in self._sending or call_id in self._fetching for call_id in waiting)
+        assert all(any(call_id in part for part in known) for call_id in waiting)
         assert not self._stopped or (self._sending.idle and not self._fetching)

@@ -36,7 +36,13 @@ class Detected(msgspec.Struct, frozen=True):
     broker_name: str
 
 
-Purpose = RouteAsked | SendTried | HeartbeatSent | Unregistered | Detected
+class Recalled(msgspec.Struct, frozen=True):
+    """The request of the recall `call_id`."""
+
+    call_id: int
+
+
+Purpose = RouteAsked | SendTried | HeartbeatSent | Unregistered | Detected | Recalled
 
 
 class Peers:

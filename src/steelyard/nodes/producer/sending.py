@@ -62,6 +62,8 @@ class _Sending(msgspec.Struct):
     sharding_key: str = ""
     oneway: bool = False
     is_half: bool = False
+    others: tuple[int, ...] = ()
+    """Of a gathered batch: the calls of its second message and those after it."""
     correlation_id: str = ""
     """Of a request: identifies its reply."""
     home: str = ""
@@ -104,13 +106,22 @@ class Sending:
 
     # -- the beginning -----------------------------------------------------------------------------
 
-    def send(self, call_id: int, call: SendCall, now: int, effects: list[Effect]) -> None:
+    def send(
+        self,
+        call_id: int,
+        call: SendCall,
+        now: int,
+        effects: list[Effect],
+        others: tuple[int, ...] = (),
+    ) -> None:
+        """Begin a send. `others`: the calls of the further messages of a gathered batch."""
         try:
             send = self._admitted(call, now)
+            send.others = others
             if send.correlation_id:
                 self.requests.open(send.correlation_id, call_id, send.deadline, effects)
         except (MessageError, RemotingError) as error:
-            effects.append(Answer(call_id, error))
+            effects += [Answer(each, error) for each in (call_id, *others)]
             return
         self._sends[call_id] = send
         self._body_bytes += len(send.outgoing.body)
@@ -269,6 +280,7 @@ class Sending:
             offset_message_id=header.msg_id,
             queue=MessageQueue(tried.queue.topic, tried.queue.broker_name, header.queue_id),
             queue_offset=header.queue_offset,
+            recall_handle=header.recall_handle,
         )
         if send.is_half:
             assert isinstance(result, SendResult)
@@ -311,6 +323,11 @@ class Sending:
             result = send.stored
         if send.correlation_id:
             self.requests.sent(send.correlation_id, result, effects)
+        elif send.others:
+            calls = (call_id, *send.others)
+            effects += [
+                Answer(each, _share(result, place, len(calls))) for place, each in enumerate(calls)
+            ]
         else:
             effects.append(Answer(call_id, result))
 
@@ -321,6 +338,22 @@ class Sending:
         assert self._body_bytes <= self._config.in_flight_bytes_max
         self.waiting.check()
         self.requests.check()
+
+
+def _share(
+    result: SendResult | Half | SteelyardError | None, place: int, count: int
+) -> SendResult | Half | SteelyardError | None:
+    """Return the result of one message of a gathered batch."""
+    if not isinstance(result, SendResult):
+        return result
+    stored = result.offset_message_id.split(",")
+    return SendResult(
+        status=result.status,
+        message_id=result.message_id.split(",")[place],
+        offset_message_id=stored[place] if len(stored) == count else result.offset_message_id,
+        queue=result.queue,
+        queue_offset=result.queue_offset + place,
+    )
 
 
 def _sharding_key(messages: Sequence[Message], queue: MessageQueue | None) -> str:

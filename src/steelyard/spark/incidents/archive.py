@@ -26,6 +26,7 @@ from steelyard.spark.options.access import PLAIN, Access
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.records import Record, write_batch
+from steelyard.wording import counted
 
 SEGMENT_BYTES = 100 * 1024 * 1024
 """Size from which on a new file is begun: offsets.topic.segment.bytes."""
@@ -121,5 +122,5 @@ def _run(options: argparse.Namespace) -> int:
         raise
     except OSError as error:
         raise ConfigError(f"{options.out} cannot be written: {error.strerror}") from error
-    print(f"{count:,} new records in {options.out}")
+    print(f"{counted(count, 'new record')} in {options.out}")
     return 0

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from steelyard.arguments import OneLineParser
 from steelyard.errors import ConfigError
-from steelyard.incident.offsets_topic import OffsetsTopic
-from steelyard.spark.incidents.output import printed, write_incident_report, write_tables
+from steelyard.incident.kafka.offsets_topic import OffsetsTopic
+from steelyard.spark.incidents.output import SHOWN, printed_lag, write_incident_report, write_tables
 from steelyard.spark.incidents.reaching import access_of, add_option
 from steelyard.spark.incidents.sources import read_dump, read_kafka, read_logs, read_rocketmq_logs
 from steelyard.spark.incidents.tables import Sources, Tables, rocketmq_tables, tables
+from steelyard.spark.printing import printed_rebalances, terminal_width
 from steelyard.spark.terminal import ProgressLine
+from steelyard.wording import counted
 
 
 def add_incident(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
@@ -76,15 +78,21 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError("incident needs --kafka, --dump or --logs")
         events = read_rocketmq_logs(options.logs, options.utc_offset)
         made = rocketmq_tables(events, options.group, options.begin, options.end)
-        words = f"{len({event.group for event in events})} groups, {len(events):,} log lines"
+        words = ", ".join(
+            (
+                counted(len({event.group for event in events}), "group"),
+                counted(len(events), "log line"),
+            )
+        )
     else:
         made, words = _of_kafka(options)
-    print(printed(made.rebalances) or "no rebalances")
+    width = terminal_width()
+    print(printed_rebalances(made.rebalances, SHOWN, width) or "no rebalances")
     if made.lag:
-        print(f"\nlag\n{printed(made.lag)}")
+        print(f"\nlag\n{printed_lag(made.lag, width)}")
     print(
-        f"\n{words}; {len(made.rebalances)} rebalances,"
-        f" {sum(row.queues_moved for row in made.rebalances)} queues moved"
+        f"\n{words}; {counted(len(made.rebalances), 'rebalance')},"
+        f" {counted(sum(row.queues_moved for row in made.rebalances), 'queue')} moved"
     )
     if options.out is not None:
         write_tables(made, options.out)
@@ -109,10 +117,13 @@ def _of_kafka(options: argparse.Namespace) -> tuple[Tables, str]:
         line.clear()
     evidence = [] if options.logs is None else read_logs(options.logs, options.utc_offset)
     made = tables(Sources(found, ends, evidence, words), options.group, options.begin, options.end)
-    counts = f"{len(found.groups)} groups, {found.commits:,} commits"
+    counts = f"{counted(len(found.groups), 'group')}, {counted(found.commits, 'commit')}"
     skipped = sum(found.unknown.values())
     if skipped or found.unreadable:
-        counts += f", {skipped} records of unknown types and {found.unreadable} unreadable skipped"
+        counts += (
+            f"; skipped: {counted(skipped, 'record')} of unknown types,"
+            f" {found.unreadable:,} unreadable"
+        )
     return made, counts
 
 

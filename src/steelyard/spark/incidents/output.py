@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from steelyard.errors import ConfigError
-from steelyard.incident.tables import IncidentHandoff, IncidentRebalance
-from steelyard.ledger.columns import ColumnKind, columns
+from steelyard.incident.tables import IncidentHandoff, IncidentLag, IncidentRebalance
+from steelyard.ledger.columns import columns
 from steelyard.spark.incidents.tables import TABLES, Tables
 from steelyard.spark.ownership import DeliverySpan
+from steelyard.spark.printing import printed, text_table
 from steelyard.spark.tables import headed, is_numeric, shown
 
-CELL_MAX = 60
-"""Longest text in a column of the printed table."""
+SHOWN = (
+    "started_at",
+    "queues_moved",
+    "queues_stalled",
+    "pause_max_ms",
+    "pause_error_ms",
+    "confidence",
+    "reason",
+)
+"""Columns of the rebalances that are printed."""
 
 
 def write_tables(made: Tables, out: Path) -> None:
@@ -72,28 +80,9 @@ def write_incident_report(path: Path, made: Tables, group: str | None) -> Path:
         raise ConfigError(f"the report cannot be written to {path}: {error.strerror}") from error
 
 
-def printed(rows: Sequence[msgspec.Struct]) -> str:
-    """Format rows of one table as text in columns."""
-    if not rows:
-        return ""
-    heads = headed(type(rows[0]))
-    cells = [[column.heading for column in heads.values()]]
-    for row in rows:
-        line = []
-        for name, column in heads.items():
-            value = getattr(row, name)
-            if column.kind is ColumnKind.MOMENT:
-                text = datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            else:
-                text = shown(column, value)
-            line.append(text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…")
-        cells.append(line)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [is_numeric(column) for column in heads.values()]
-    return "\n".join(
-        "  ".join(
-            f"{cell:>{width}}" if is_right else f"{cell:<{width}}"
-            for cell, width, is_right in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+def printed_lag(rows: Sequence[IncidentLag], width: int) -> str:
+    """Return how far groups were behind, as a table."""
+    names = [*headed(IncidentLag)]
+    heads, texts = printed(rows, names)
+    right = [is_numeric(column) for column in headed(IncidentLag).values()]
+    return text_table(heads, texts, right, width)

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.errors import ConfigError, ConnectError, ProtocolError
-from steelyard.incident.broker_log import Evidence, read_broker_log
-from steelyard.incident.offsets_topic import OffsetsTopic
-from steelyard.incident.rocketmq_log import UTC_OFFSET_MS as ROCKETMQ_UTC_OFFSET_MS
-from steelyard.incident.rocketmq_log import LogEvent, read_rocketmq_log
-from steelyard.incident.segments import SegmentEnd, SegmentScanner, segment_end
+from steelyard.incident.kafka.broker_log import Evidence, read_broker_log
+from steelyard.incident.kafka.offsets_topic import OffsetsTopic
+from steelyard.incident.kafka.segments import SegmentEnd, SegmentScanner, segment_end
+from steelyard.incident.remoting.logs import UTC_OFFSET_MS as ROCKETMQ_UTC_OFFSET_MS
+from steelyard.incident.remoting.logs import LogEvent, read_rocketmq_log
 from steelyard.spark.options.access import PLAIN, Access
+from steelyard.spark.servers.wrong_port import check_kafka
 from steelyard.types import TopicPartition
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.blocking.kafka import KafkaConsumer
@@ -66,7 +68,7 @@ def read_dump(
                 raise ProtocolError(f"{path}: {error}") from error
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-            told(f"{found.commits:,} commits read, the last ones from {path.parent.name}")
+            told(f"{counted(found.commits, 'commit')} read, the last ones from {path.parent.name}")
     return {
         place: end
         for place, paths in sorted(logs.items())
@@ -97,8 +99,13 @@ def end_of_segment(path: Path) -> SegmentEnd:
 
 @contextmanager
 def offsets_reader(bootstrap: str, access: Access = PLAIN) -> Iterator[KafkaConsumer]:
-    """A consumer that is connected to a cluster. Raises ConnectError if no broker answers."""
+    """A consumer that is connected to a cluster. Raises ConnectError if no broker answers.
+
+    Raises ConfigError at once if servers of RocketMQ do.
+    """
     from steelyard.client.blocking.kafka import KafkaConsumer
+
+    check_kafka(bootstrap, access)
 
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
@@ -160,7 +167,7 @@ def read_kafka(
         for records in offsets_records(consumer, bootstrap):
             for record in records:
                 found.take(record.timestamp, record.key or b"", record.value)
-            told(f"{found.commits:,} commits read")
+            told(f"{counted(found.commits, 'commit')} read")
         topics = {place.topic for history in found.groups.values() for place in history.commits}
         read = [place for topic in sorted(topics) for place in consumer.partitions_for_topic(topic)]
         return consumer.end_offsets(read)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from steelyard.errors import ConfigError
-from steelyard.incident.analysis import costs
-from steelyard.incident.broker_log import Evidence
-from steelyard.incident.offsets_topic import OffsetsTopic
-from steelyard.incident.rocketmq import rocketmq_costs
-from steelyard.incident.rocketmq_log import LogEvent
+from steelyard.incident.kafka.broker_log import Evidence
+from steelyard.incident.kafka.costs import costs
+from steelyard.incident.kafka.offsets_topic import OffsetsTopic
+from steelyard.incident.remoting.costs import rocketmq_costs
+from steelyard.incident.remoting.logs import LogEvent
 from steelyard.incident.tables import (
     IncidentCosts,
     IncidentHandoff,
@@ -21,10 +21,8 @@ from steelyard.incident.tables import (
     IncidentRebalance,
     QueueHolding,
 )
+from steelyard.spark.printing import known_groups
 from steelyard.types import TopicPartition
-
-NAMED_MAX = 10
-"""Most groups that a message names."""
 
 
 class Sources(NamedTuple):
@@ -61,7 +59,7 @@ def tables(
     """
     found = sources.found
     if group is not None and group not in found.groups:
-        raise ConfigError(f"no group {group!r} in {sources.words}; {_named(found.names)}")
+        raise ConfigError(f"no group {group!r} in {sources.words}; {known_groups(found.names)}")
     by_group: dict[str, list[Evidence]] = defaultdict(list)
     for one in sources.evidence:
         by_group[one.group].append(one)
@@ -96,7 +94,7 @@ def rocketmq_tables(
     found = list(events)
     names = {event.group for event in found}
     if group is not None and group not in names:
-        raise ConfigError(f"no group {group!r} in the logs; {_named(names)}")
+        raise ConfigError(f"no group {group!r} in the logs; {known_groups(names)}")
     made = Tables([], [], [], {})
     for rows in rocketmq_costs(one for one in found if group in (None, one.group)):
         kept = _between(rows, since, until)
@@ -116,11 +114,3 @@ def _between(rows: IncidentCosts, since: int | None, until: int | None) -> Incid
     names = {row.rebalance for row in kept}
     moved = [row for row in rows.handoffs if row.rebalance in names]
     return IncidentCosts(kept, moved, rows.holdings)
-
-
-def _named(groups: Iterable[str]) -> str:
-    names = sorted(groups)
-    if not names:
-        return "there are no groups"
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return f"there are {', '.join(names[:NAMED_MAX])}{more}"

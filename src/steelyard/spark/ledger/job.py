@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ConfigError
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
@@ -166,7 +167,7 @@ def _folder(out_dir: str | Path) -> str:
 def _drops(made: DataFrame) -> Drops | None:
     """Return what a micro-batch left out, None if it is empty."""
     rows = made.where(made.table == DROPS).select("row").collect()
-    each = [msgspec.msgpack.decode(row.row, type=Drops) for row in rows]
+    each = [msgspec.msgpack.decode(row.row, type=prepared(Drops)) for row in rows]
     if not each:
         return None
     return Drops(sum(one.late for one in each), sum(one.repeated for one in each))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import SteelyardError
 from steelyard.ledger.tables import TABLES
 from steelyard.spark.extras import imported
@@ -52,7 +53,7 @@ class LakeSink(ABC):
     ) -> None:
         import pyarrow as pa
 
-        decoder = msgspec.msgpack.Decoder(TABLES[name].rows)
+        decoder = msgspec.msgpack.Decoder(prepared(TABLES[name].rows))
         rows = self._convert[name](decoder.decode(row) for row in found.column("row").to_pylist())
         for column in ("day", "batch"):
             rows = rows.append_column(column, found.column(column))

@@ -19,6 +19,7 @@ from steelyard.ledger.stream import LedgerMessage, OutputRow, Stream, decode_str
 from steelyard.ledger.tables import TABLES
 from steelyard.spark.ledger.source import LedgerSource
 from steelyard.spark.shipping import Shipped
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,10 @@ class Drops(msgspec.Struct, array_like=True, frozen=True):
     repeated: int = 0
 
     def __str__(self) -> str:
-        return f"{self.late} records that came too late, {self.repeated} messages that came again"
+        return (
+            f"{counted(self.late, 'record')} that came too late,"
+            f" {counted(self.repeated, 'message')} that came again"
+        )
 
 
 # -- state -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.ledger.tables import TABLES, TableRow
 from steelyard.spark.ledger.query import GROUPS
 from steelyard.spark.tables import ddl, to_arrow
@@ -60,7 +61,7 @@ def _decoder(
     convert = to_arrow(kind)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = msgspec.msgpack.Decoder(kind)
+        decoder = msgspec.msgpack.Decoder(prepared(kind))
         for batch in batches:
             rows, day, number = batch.columns
             table = convert(decoder.decode(row) for row in rows.to_pylist())

@@ -15,6 +15,7 @@ import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
+from steelyard.decoding import prepared
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.source import RocketMQDataSource
@@ -75,8 +76,8 @@ class _Part(msgspec.Struct):
     records: list[msgspec.Raw]
 
 
-_raws = msgspec.json.Decoder(list[msgspec.Raw])
-_heads = msgspec.json.Decoder(list[_Head])
+_raws = msgspec.json.Decoder(prepared(list[msgspec.Raw]))
+_heads = msgspec.json.Decoder(prepared(list[_Head]))
 
 
 def bucket_of(group: str) -> int:

@@ -24,6 +24,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ConfigError
 from steelyard.spark.move.contract import DIGEST_MODULUS, OffsetRange, Token
 from steelyard.spark.move.mapping import Mapping, OffsetRun
@@ -187,7 +188,7 @@ class Journal:
 
 def _decoded(path: Path, line: bytes) -> Entry:
     try:
-        entry: Entry = msgspec.json.decode(line, type=Entry)
+        entry: Entry = msgspec.json.decode(line, type=prepared(Entry))
         return entry
     except msgspec.DecodeError as error:
         raise _damaged(path, str(error)) from None
@@ -252,7 +253,7 @@ class MoveFolder:
     def _read(self, name: str, kind: type[T]) -> T | None:
         path = self._path / name
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return msgspec.json.decode(path.read_bytes(), type=prepared(kind))
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:

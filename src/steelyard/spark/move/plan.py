@@ -10,6 +10,7 @@ from steelyard.errors import ConfigError
 from steelyard.spark.move.contract import MoveCluster, OffsetRange, R, in_full, label
 from steelyard.spark.move.journal import Journal, MoveFolder, QueueBegun
 from steelyard.spark.offsets import QueueName
+from steelyard.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,10 @@ class Planner(Generic[R]):
         for queue, extent in self._target.extents(targets).items() if targets else ():
             if extent.end > extent.first:
                 raise ConfigError(
-                    f"{in_full(queue)} at the target has {extent.end - extent.first:,} messages"
-                    " that --state has no record of; give the folder of the move that brought them,"
-                    " or delete the topic there"
+                    f"{in_full(queue)} at the target has"
+                    f" {counted(extent.end - extent.first, 'message')} that --state has no"
+                    " record of; give the folder of the move that brought them, or delete the topic"
+                    " there"
                 )
 
     def groups(self, plans: Sequence[TopicPlan], named: Sequence[str] | None) -> list[str]:
@@ -92,7 +94,7 @@ class Planner(Generic[R]):
     def explained(self, plan: TopicPlan) -> list[str]:
         """Return what would be done with a topic, in lines."""
         exists = "exists" if plan.layout else "would be created"
-        lines = [f"{plan.topic}: {len(plan.extents)} queues; {exists} at the target"]
+        lines = [f"{plan.topic}: {counted(len(plan.extents), 'queue')}; {exists} at the target"]
         for queue, extent in sorted(plan.extents.items()):
             path = self._folder.journal_path(queue)
             journal = Journal.open(path) if path.exists() else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from steelyard.spark.move.group_move import OffsetResult
 from steelyard.spark.move.queue_move import QueueResult
+from steelyard.spark.printing import text_table
+from steelyard.wording import counted
 
 CHECKSUM_DIGITS = 12
 
@@ -45,28 +48,24 @@ def printed(results: Sequence[QueueResult], offsets: Sequence[OffsetResult]) -> 
     wrong = sum(not one.matches for one in results)
     count = sum(one.count for one in results)
     moved = sum(one.moved for one in results)
-    summed = f"{moved:,} messages moved now, {count:,} in all"
-    parts.append(
-        f"{summed}; {wrong} of {len(results)} queues differ"
-        if wrong
-        else f"{summed}; all {len(results)} queues match"
-    )
+    summed = f"{counted(moved, 'message')} moved now, {count:,} in all"
+    if wrong:
+        verdict = f"{wrong:,} of {counted(len(results), 'queue')} differ"
+    elif len(results) == 1:
+        verdict = "the queue matches"
+    else:
+        verdict = f"all {len(results):,} queues match"
+    parts.append(f"{summed}; {verdict}")
     return "\n\n".join(parts)
 
 
 def _verdict(one: QueueResult) -> str:
     if one.expired:
-        return f"{one.expired:,} offsets expired at the source before they were moved"
+        return f"{counted(one.expired, 'offset')} expired at the source before they were moved"
     return "matches" if one.matches else "DIFFERS"
 
 
 def _table(rows: Sequence[Sequence[str]], right: Sequence[int]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if place in right else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    """Return the first row as headings of the others, however wide that is."""
+    places = range(len(rows[0]))
+    return text_table(rows[0], rows[1:], [place in right for place in places], sys.maxsize)

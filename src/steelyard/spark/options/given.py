@@ -5,7 +5,6 @@ Every error names the option as the user did, its value, and what would be right
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
@@ -13,6 +12,7 @@ from typing import NoReturn
 from steelyard.errors import ConfigError
 from steelyard.spark.options.access import Access
 from steelyard.spark.options.table import Option, Reads, named
+from steelyard.wording import nearest
 
 NUMBER_MAX = (1 << 63) - 1
 _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")  # client/Validators.java
@@ -40,7 +40,7 @@ class Given:
     def _take(self, label: str, text: str) -> None:
         option = self._names.get(label.lower())
         if option is None:
-            near = difflib.get_close_matches(label.lower(), self._names, 1)
+            near = nearest(label, self._names)
             known = ", ".join(one.name for one in self._declared)
             hint = (
                 f"did you mean {_label(near[0], self._names[near[0]])!r}?"

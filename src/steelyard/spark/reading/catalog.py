@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError
+from steelyard.ledger.starts import QUERY_CLIENT
 from steelyard.spark.offsets import QueueName
 from steelyard.spark.options.reading import Options
 from steelyard.spark.servers.server_links import ServerLinks
@@ -181,7 +182,7 @@ class Catalog(ServerLinks):
         except RouteError:
             known = set()
         addresses = {address for (_, broker, _), address in queues.items() if broker not in known}
-        client = f"spark@{os.getpid()}"
+        client = f"{QUERY_CLIENT}{os.getpid()}"
         heartbeat = HeartbeatData(
             client_id=client, consumer_data_set=(ConsumerData(group, "CONSUME_ACTIVELY"),)
         )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.driver.blocking_links import KafkaLink
 from steelyard.errors import ConfigError, KafkaError, ProtocolError, RemotingError, SteelyardError
 from steelyard.routes import layout as layouts
@@ -76,7 +77,7 @@ class KafkaCluster:
             if found:
                 self._cluster = cluster
                 self._brokers = {
-                    name: msgspec.json.decode(text, type=BrokerEntry)
+                    name: msgspec.json.decode(text, type=prepared(BrokerEntry))
                     for name, text in found.items()
                 }
                 return
@@ -96,7 +97,7 @@ class KafkaCluster:
     def layout(self, topic: str) -> Layout:
         """Return the partitions of a topic. Raises RemotingError if there are none yet."""
         text = self._servers.setting(layouts_namespace(self._cluster), topic)
-        attributes = msgspec.json.decode(text, type=dict[str, str]) if text else {}
+        attributes = msgspec.json.decode(text, type=prepared(dict[str, str])) if text else {}
         if LAYOUT_ATTRIBUTE not in attributes:
             raise RemotingError(
                 f"the Kafka listeners of {self._cluster} do not know topic {topic!r} yet"

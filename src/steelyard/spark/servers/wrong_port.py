@@ -11,7 +11,10 @@ from contextlib import suppress
 
 from steelyard.errors import ConfigError, RemotingError, SteelyardError
 from steelyard.spark.options.access import Access
-from steelyard.wire.strangers import HEAD_BYTES, Stranger, named, question
+from steelyard.wire.strangers import HEAD_BYTES, Stranger, named, question, recognised
+
+TIMEOUT_MS = 2_000
+"""Time-out of each question to a server before it is used."""
 
 
 def explained(
@@ -29,6 +32,27 @@ def explained(
         if words:
             return ConfigError(f"{address}: {words}")
     return error
+
+
+def check_kafka(bootstrap: str, access: Access) -> None:
+    """Raise ConfigError if RocketMQ's servers answer at an address, and Kafka's at none of them.
+
+    A consumer would try again until its time-out: a server that closes a connection may be one that
+    is starting. Returns as well if nobody answers, which the consumer tells.
+    """
+    if access.context() is not None:
+        return
+    found = ""
+    for address in (one.strip() for one in bootstrap.split(",")):
+        with suppress(OSError, ValueError):
+            head = _answer(address, question(Stranger.REMOTING), TIMEOUT_MS)
+            if recognised(Stranger.REMOTING, head):
+                return
+        with suppress(OSError, ValueError):
+            words = named(Stranger.KAFKA, _answer(address, question(Stranger.KAFKA), TIMEOUT_MS))
+            found = found or (words and f"{address}: {words}")
+    if found:
+        raise ConfigError(found)
 
 
 def _answer(address: str, data: bytes, timeout_ms: int) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from steelyard.spark.table.files import STAGING, DataFile, TableLog, spark_path
 from steelyard.spark.table.writing import published, write_files
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,10 @@ class Compacted(NamedTuple):
     deleted: int
 
     def __str__(self) -> str:
-        return f"{self.merged} files merged into {self.made}, {self.deleted} old files deleted"
+        return (
+            f"{counted(self.merged, 'file')} merged into {self.made:,},"
+            f" {counted(self.deleted, 'old file')} deleted"
+        )
 
 
 def compact(

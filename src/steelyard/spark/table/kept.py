@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ConfigError
 from steelyard.spark.table.payloads import Kind
 
@@ -51,7 +52,7 @@ def read_kept(checkpoint: Path) -> Kept | None:
             raise ConfigError(f"{checkpoint} is the checkpoint of another query")
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(Kept))
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
 

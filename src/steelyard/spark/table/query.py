@@ -23,6 +23,7 @@ from steelyard.spark.table.compaction import compact
 from steelyard.spark.table.files import TableLog, spark_path
 from steelyard.spark.table.payloads import Payload
 from steelyard.spark.table.writing import HIDDEN, TableWriter
+from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,7 +55,8 @@ class BatchReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"batch {self.batch}: {self.rows:,} rows, {self.dead_letters:,} dead letters in"
+            f"batch {self.batch}: {counted(self.rows, 'row')},"
+            f" {counted(self.dead_letters, 'dead letter')} in"
             f" {self.duration_ms / 1000:.1f} s; fresh within {self.freshness_p50_ms / 1000:.1f} s"
             f" (p50), {self.freshness_p99_ms / 1000:.1f} s (p99)"
         )

@@ -18,7 +18,6 @@ read can be written.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -35,6 +34,7 @@ from pyspark.sql.types import (
 from steelyard.errors import ConfigError
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.schema import SCHEMA
+from steelyard.wording import nearest
 
 _TEXT = (StringType, BinaryType)
 _NUMBER = (IntegerType, LongType)
@@ -52,11 +52,10 @@ _COLUMNS: Mapping[str, tuple[tuple[type[DataType], ...], str, tuple[str, ...]]] 
 }
 """Types, their description, and other names."""
 
-_NAMES = {
-    name.lower(): column
-    for column, (_, _, aliases) in _COLUMNS.items()
-    for name in (column, *aliases)
+_WRITTEN = {
+    name: column for column, (_, _, aliases) in _COLUMNS.items() for name in (column, *aliases)
 }
+_NAMES = {name.lower(): column for name, column in _WRITTEN.items()}
 _PASSED_OVER = {name.lower() for name in SCHEMA.names} - _NAMES.keys()
 
 
@@ -102,9 +101,9 @@ def _is_text_map(kind: DataType) -> bool:
 
 
 def _refuse_unknown(name: str) -> NoReturn:
-    near = difflib.get_close_matches(name.lower(), _NAMES, 1)
+    near = nearest(name, _WRITTEN)
     columns = ", ".join(_COLUMNS)
-    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {columns}"
+    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {columns}."
     raise ConfigError(
         f"column {name!r} cannot be written; {hint} Drop it, or put it into 'body' or 'properties'"
     )

@@ -77,9 +77,10 @@ class ClusterView(ApiAnswer, frozen=True, kw_only=True):
 class GroupLine(ApiAnswer, frozen=True, kw_only=True):
     """A group in the list.
 
-    `protocol`: how members share the queues, such as `push orderly`, `classic: range` or
-    `consumer: uniform`. `lag`: messages that wait. `oldest_wait_ms`: how long the oldest of them
-    has waited. `last_rebalance_at`: when the last rebalance that is known began.
+    `state`: as in `GroupPicture`, but some seconds older where members are asked. `protocol`: how
+    members share the queues, such as `push orderly`, `classic: range` or `consumer: uniform`.
+    `lag`: messages that wait. `oldest_wait_ms`: how long the oldest of them has waited.
+    `last_rebalance_at`: when the last rebalance that is known began.
     """
 
     dialect: Dialect

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from steelyard.checks import unknown
+from steelyard.decoding import prepared
 from steelyard.driver.logs import logger
 from steelyard.errors import (
     BrokerError,
@@ -130,7 +131,7 @@ def question_of(found: Resolved, query: bytes) -> msgspec.Struct:
             raise RequestError(400, f"parameter {name} is given twice; give it once")
         given[name] = value
     try:
-        return msgspec.convert(given, operation.question, strict=False)
+        return msgspec.convert(given, prepared(operation.question), strict=False)
     except msgspec.ValidationError as error:
         raise RequestError(400, _wrong(str(error), given)) from None
 
@@ -167,7 +168,7 @@ async def body_of(operation: ApiOperation, request: Request) -> msgspec.Struct |
         if len(body) > BODY_BYTES_MAX:
             raise RequestError(413, f"the body has more than {BODY_BYTES_MAX} bytes")
     try:
-        return msgspec.convert(_whole(msgspec.json.decode(body)), operation.body)
+        return msgspec.convert(_whole(msgspec.json.decode(body)), prepared(operation.body))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise RequestError(400, _wrong(str(error))) from None
 

@@ -11,6 +11,7 @@ import msgspec
 
 from steelyard.client.aio.admin import Admin
 from steelyard.client.aio.pull import PullConsumer
+from steelyard.decoding import prepared
 from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.errors import SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
@@ -117,14 +118,21 @@ class NameserverCluster:
     async def sources(self) -> Mapping[Dialect, DialectSource]:
         found: dict[Dialect, DialectSource] = {"rocketmq": self._remoting}
         try:
-            if await self._entries.get():
+            if await self._listeners():
                 found["kafka"] = self._kafka
         except SteelyardError:
             pass  # no nameserver answers, as the other source will say
         return found
 
     async def _bootstrap(self) -> Sequence[str]:
-        return [entry.address for entry in (await self._entries.get()).values()]
+        return [entry.address for entry in (await self._listeners()).values()]
+
+    async def _listeners(self) -> dict[str, BrokerEntry]:
+        """Return the brokers with a Kafka listener; one that is ready by now is among them."""
+        entries = await self._entries.get()
+        reading = await self._reader.read()
+        ready = {each.name for each in reading.brokers if each.kafka and each.kafka.ready}
+        return await self._entries.renewed() if ready - entries.keys() else entries
 
     async def _kafka_entries(self) -> dict[str, BrokerEntry]:
         """Return the brokers with a Kafka listener, by name."""
@@ -139,7 +147,7 @@ class NameserverCluster:
                 continue  # there is none
             for name, text in fastjson.read(KVTable, reply.body).table.items():
                 try:
-                    found[name] = msgspec.json.decode(text, type=BrokerEntry)
+                    found[name] = msgspec.json.decode(text, type=prepared(BrokerEntry))
                 except (msgspec.DecodeError, ValueError):
                     continue
         return found
@@ -149,7 +157,7 @@ class NameserverCluster:
     async def view(self, *, allow_changes: bool) -> ClusterView:
         reading = await self._reader.read()
         try:
-            entries = await self._entries.get()
+            entries = await self._listeners()
         except SteelyardError:
             entries = {}
         kind = await self.kind()
@@ -251,8 +259,8 @@ class _OurGroups:
                 of_group = waits.setdefault(group.group, {})
                 for row in group.offsets:
                     queue = MessageQueue(row.topic, row.broker, row.queue_id)
-                    stored = reading.waiting.get((queue, row.offset))
-                    if stored and row.offset < ends.get(queue, 0):
+                    stored = reading.waiting.get((queue, row.reached))
+                    if stored and row.reached < ends.get(queue, 0):
                         of_group[TopicPartition(row.topic, row.partition)] = max(0, now - stored)
         return waits
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from steelyard.driver.logs import logger
-from steelyard.errors import SteelyardError
+from steelyard.errors import RemotingError, SteelyardError
 from steelyard.web.console.answers import ApiAnswer
 from steelyard.web.console.contract import GroupId
 from steelyard.web.console.questions import GroupQuestion, NoQuestion
@@ -43,6 +43,9 @@ HISTORY = 20
 HISTORY_SECONDS = 1.0
 """Interval of looks at the history of a watched group."""
 
+TELL_SECONDS = 30.0
+"""Interval of warnings that the cluster does not answer."""
+
 _log = logger("steelyard.console")
 _encoder = msgspec.json.Encoder()
 
@@ -54,6 +57,8 @@ class Watching:
         self.viewers = Viewers()
         self._console = console
         self._groups: dict[GroupId, asyncio.Task[None]] = {}
+        self._told_at: float | None = None
+        """When it was last said that the cluster does not answer; None while it does."""
 
     async def run(self) -> None:
         """Read the cluster. Errors are logged, and tried again."""
@@ -80,12 +85,20 @@ class Watching:
             async with asyncio.timeout(max(0.05, began + interval - time.monotonic())):
                 await self.viewers.came.wait()
 
-    @staticmethod
-    async def _quietly(reading: Awaitable[None]) -> None:
+    async def _quietly(self, reading: Awaitable[None]) -> None:
         try:
             await reading
+        except RemotingError as error:
+            now = time.monotonic()
+            if self._told_at is None or now - self._told_at >= TELL_SECONDS:
+                self._told_at = now
+                _log.warning("the cluster does not answer: %s; trying again", error)
         except SteelyardError as error:
             _log.info("the cluster cannot be read: %s; trying again", error)
+        else:
+            if self._told_at is not None:
+                self._told_at = None
+                _log.warning("the cluster answers again")
 
     async def _lists(self) -> None:
         cluster, groups = await asyncio.gather(

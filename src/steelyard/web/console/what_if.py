@@ -18,9 +18,9 @@ from steelyard.checks import unknown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.web.console.answers import GroupPicture, ShareView, WhatIf, WhatIfResult
-from steelyard.web.console.words import counted
 from steelyard.wire.remoting.flags import java_string_key
 from steelyard.wire.remoting.names import RETRY_PREFIX
+from steelyard.wording import counted
 
 QUEUES_MAX = 20_000
 """Most queues that plans are computed for."""

@@ -15,8 +15,3 @@ def named(name: str, host: str) -> str:
     """Return a member's name with its host, if it is known."""
     host = host.removeprefix("/")
     return f"{name} ({host})" if host else name
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number of things: `1 queue`, `2 queues`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from steelyard.wire.kafka.messages import (
+    acls,
     cluster,
     configs,
     consumer_groups,
+    controllers,
     data,
     groups,
     logins,
     logs,
     offsets,
+    placement,
+    quotas,
+    telemetry,
+    tokens,
     topics,
     transactions,
 )
@@ -19,6 +25,7 @@ from steelyard.wire.kafka.schema import Api, ApiMessage
 API_VERSIONS_KEY = cluster.API_VERSIONS.key
 
 _MODULES = (
+    acls,
     data,
     logins,
     logs,
@@ -29,6 +36,11 @@ _MODULES = (
     consumer_groups,
     offsets,
     transactions,
+    controllers,
+    placement,
+    quotas,
+    telemetry,
+    tokens,
 )
 _FOUND = [api for module in _MODULES for api in vars(module).values() if isinstance(api, Api)]
 

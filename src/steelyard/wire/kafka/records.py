@@ -8,7 +8,8 @@
     int16  attributes                  int32  number of records
     int32  last offset less the base   the records, compressed together
 
-    attributes: bits 0-2 compression, 3 timestamps are times of append, 4 transactional, 5 control
+    attributes: bits 0-2 compression, 3 timestamps are times of append, 4 transactional, 5 control,
+    6 the base timestamp is also the delete horizon (KIP-534)
 
 A record, all numbers but the attributes as zigzag varints: size of the rest, int8 attributes,
 timestamp less the base, offset less the base, key size and key, value size and value (size -1:
@@ -43,11 +44,12 @@ COMPRESSION_MASK = 0x7
 LOG_APPEND_TIME = 0x8
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 ABORT = 0
 COMMIT = 1
 
-_NULL = 1
+NULL = 1
 """The varint -1, the size of null."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -108,6 +110,16 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Return from when on compaction may remove tombstones; None if that is not decided."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Return whether compaction removed records: there are fewer than offsets."""
+        return self.count <= self.last_offset_delta
 
     @property
     def has_producer_id(self) -> bool:
@@ -300,7 +312,7 @@ def read_simple(data: bytes, at: int, end: int) -> tuple[int, bytes | None, byte
     at += 1
     key = None
     byte = data[at]
-    if byte == _NULL:
+    if byte == NULL:
         at += 1
     else:
         size, at = read_varint(data, at)
@@ -317,6 +329,35 @@ def read_simple(data: bytes, at: int, end: int) -> tuple[int, bytes | None, byte
     if size < 0 or after + 1 != end or data[after]:
         return None
     return timestamp, key, data[at:after]
+
+
+def read_brief(data: bytes, at: int) -> tuple[int, int, bytes | None, bool]:
+    """Read the record at `at` without its value and headers, twice as fast as `read_record`.
+
+    Return its timestamp and offset, less those of the batch, its key, and whether it has a value.
+    Raises IndexError or ProtocolError if the data ends inside.
+    """
+    while data[at] > 0x7F:  # its size
+        at += 1
+    byte = data[at + 2]
+    if byte < 0x80:
+        timestamp, at = (byte >> 1) ^ -(byte & 1), at + 3
+    else:
+        timestamp, at = read_varint(data, at + 2)
+    byte = data[at]
+    if byte < 0x80:
+        offset, at = (byte >> 1) ^ -(byte & 1), at + 1
+    else:
+        offset, at = read_varint(data, at)
+    byte = data[at]
+    if byte < 0x80:
+        size, at = (byte >> 1) ^ -(byte & 1), at + 1
+    else:
+        size, at = read_varint(data, at)
+    if size < 0:
+        return timestamp, offset, None, data[at] != NULL
+    end = at + size
+    return timestamp, offset, data[at:end], data[end] != NULL
 
 
 def read_times(data: bytes | bytearray, position: int, header: BatchHeader) -> tuple[int, int]:
@@ -441,12 +482,15 @@ def write_marker(
 def read_marker(batch: bytes, at: int = 0) -> Marker | None:
     """Read how the transaction ended; None for other control records, which are to be skipped.
 
-    Raises ProtocolError if the batch is not a control batch or is damaged.
+    So is a control batch that compaction has emptied. Raises ProtocolError if the batch is not a
+    control batch or is damaged.
     """
     header = read_header(batch, at)
     records = read_records(batch, at)
-    if not header.is_control or not records:
+    if not header.is_control:
         raise ProtocolError("a batch of data where a control batch is wanted")
+    if not records:
+        return None
     key, value = records[0].key, records[0].value
     if key is None or len(key) < _MARKER_KEY.size:
         raise ProtocolError("the key of a control record is too short")

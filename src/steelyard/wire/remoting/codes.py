@@ -81,6 +81,7 @@ class RequestCode(IntEnum):
     GET_ALL_PRODUCER_INFO = 328
     GET_TOPIC_CONFIG = 351
     LITE_PULL_MESSAGE = 361
+    RECALL_MESSAGE = 370
 
 
 class SteelyardCode(IntEnum):
@@ -166,4 +167,5 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     BROADCAST_CONSUMPTION = 213
+    ILLEGAL_OPERATION = 604
     GO_AWAY = 1500

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import inspect
 
+from steelyard.decoding import prepared
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import casts
@@ -36,7 +37,7 @@ def read(kind: type[B], data: bytes) -> B:
     """
     if not _mentions_queue(kind) and b"$ref" not in data:
         try:
-            return msgspec.json.decode(data, type=kind)
+            return msgspec.json.decode(data, type=prepared(kind))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # not standard, or loosely typed: read it the slow way
     try:

@@ -18,6 +18,7 @@ from typing import Annotated
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ProtocolError
 from steelyard.types import Sendable
 from steelyard.wire.remoting import casts, values
@@ -262,8 +263,8 @@ class _LooseIncoming(msgspec.Struct, gc=False):
     version: _Int32 = 0
 
 
-_decode_json = msgspec.json.Decoder(_Incoming).decode
-_decode_loose = msgspec.json.Decoder(_LooseIncoming).decode
+_decode_json = msgspec.json.Decoder(prepared(_Incoming)).decode
+_decode_loose = msgspec.json.Decoder(prepared(_LooseIncoming)).decode
 
 
 def decode_header(header: bytes | memoryview, serialize: int, body: bytes = b"") -> Command:

@@ -20,6 +20,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, field
 
+from steelyard.decoding import prepared
 from steelyard.errors import ProtocolError
 
 Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -39,7 +40,7 @@ H = TypeVar("H", bound=Header)
 def read(kind: type[H], ext: Mapping[str, str]) -> H:
     """Read the typed header in `ext`. Raises ProtocolError with a text for the peer's remark."""
     try:
-        return msgspec.convert(ext, kind, strict=False)
+        return msgspec.convert(ext, prepared(kind), strict=False)
     except msgspec.ValidationError as error:
         raise ProtocolError(f"header {kind.__name__}: {error}") from None
 
@@ -109,8 +110,18 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     queue_id: Int
     queue_offset: Long
     transaction_id: str | None = None
+    recall_handle: str | None = None
     region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: str = field(name="TRACE_ON", default="true")
+
+
+class RecallMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """370 RECALL_MESSAGE. `recall_handle`: see `recall`."""
+
+    producer_group: str
+    topic: str
+    recall_handle: str
+    bname: str | None = None
 
 
 class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):

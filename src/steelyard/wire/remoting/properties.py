@@ -52,6 +52,20 @@ SHARDING_KEY = "__SHARDINGKEY"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+"""When to deliver a message, ms since the epoch, or after how many ms or s."""
+TIMER_PROPERTIES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+"""In the order in which they count."""
+TIMER_OUT_MS = "TIMER_OUT_MS"
+"""The time for which a broker stored a message; one that has it was delayed already."""
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+"""When a delayed message came, and when it was delivered."""
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+"""`topic+UNIQ_KEY` of the delayed message that this one recalls."""
+
 
 class Properties(msgspec.Struct, gc=False):
     """The properties of one message: their text, which is decoded at most once, on first access.

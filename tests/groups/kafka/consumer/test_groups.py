@@ -204,7 +204,7 @@ def test_more_partitions_and_new_topics_are_noticed() -> None:
     assert assigned(rig.beat("m1", 3)) is None
     assert rig.causes[1:] == [
         "topic t has 2 partitions now, 1 before",
-        "topic a exists now, with 1 partitions",
+        "topic a exists now, with 1 partition",
     ]
 
 

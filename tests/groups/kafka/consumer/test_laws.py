@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.examples import examples
 from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
@@ -296,5 +297,5 @@ class Members(RuleBasedStateMachine):
         self.get_quiet()
 
 
-Members.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+Members.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestMembers = Members.TestCase

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 from tests.groups.kafka.consumer.classic_client import SESSION_MS, ClassicClient
 from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World, of
 
@@ -471,5 +472,5 @@ class Mixed(RuleBasedStateMachine):
         self.get_quiet()
 
 
-Mixed.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+Mixed.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30)
 TestMixed = Mixed.TestCase

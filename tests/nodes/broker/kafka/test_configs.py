@@ -13,10 +13,6 @@ from steelyard.nodes.broker.retention import log_configs
 from steelyard.store.log_config import LogConfig
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import configs as messages
-from steelyard.wire.kafka.messages.cluster import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -103,6 +99,8 @@ def test_the_broker_is_described(rig: KafkaRig) -> None:
     assert (partitions.value, partitions.read_only, partitions.config_source) == ("1", True, 5)
     assert configs["auto.create.topics.enable"].value == "true"
     assert configs["node.id"].value == "1"
+    assert [name for name, each in configs.items() if not each.documentation] == []
+    assert partitions.documentation == "Partitions of topics that are created without a number."
     assert described(rig, BROKER_KIND, "") == (0, {})
 
 
@@ -119,7 +117,7 @@ def test_the_broker_is_described(rig: KafkaRig) -> None:
             E.INVALID_REQUEST,
         ),  # one name only: the others have the same long answer
         (BROKER_KIND, "9" * 5_000, E.INVALID_REQUEST),
-        (8, "1", E.INVALID_REQUEST),
+        (8, "2", E.INVALID_REQUEST),
         (99, "x", E.INVALID_REQUEST),
     ],
 )
@@ -213,7 +211,7 @@ def test_settings_come_to_what_the_parts_of_the_broker_need(rig: KafkaRig) -> No
     cluster = rig.node._kafka
     assert cluster is not None
     assert cluster.cluster.settings_of(TOPIC) == TopicSettings(
-        1_048_588, False, True, 72 * 3_600_000, -1
+        1_048_588, False, True, False, 72 * 3_600_000, -1
     )
     alter(
         rig,
@@ -223,7 +221,7 @@ def test_settings_come_to_what_the_parts_of_the_broker_need(rig: KafkaRig) -> No
         ("retention.ms", SET, "11"),
         ("retention.bytes", SET, "12"),
     )
-    assert cluster.cluster.settings_of(TOPIC) == TopicSettings(10, True, False, 11, 12)
+    assert cluster.cluster.settings_of(TOPIC) == TopicSettings(10, True, False, True, 11, 12)
 
 
 def test_logs_are_kept_as_their_topic_or_the_broker_says(rig: KafkaRig) -> None:
@@ -239,7 +237,7 @@ def test_logs_are_kept_as_their_topic_or_the_broker_says(rig: KafkaRig) -> None:
     assert of("usual") == of("never heard of") == LogConfig(99, -1, 1000, 50)
     assert of("short") == LogConfig(1048576, 5, 7, 9)
     assert of("forever") == LogConfig(99, -1, -1, 50)
-    assert of("compacted") == LogConfig(99, -1, -1, -1)
+    assert of("compacted") == LogConfig(99, -1, -1, -1, compacts=True)
     assert (
         log_configs(rig.node._parts.topics, StoreConfig(retention_ms=0))("usual").retention_ms == -1
     )
@@ -291,7 +289,28 @@ def test_the_log_directory_is_described(rig: KafkaRig, version: int) -> None:
     assert rig.ask(none, version, DescribeLogDirsResponse).results[0].topics == []
 
 
-def test_nothing_is_being_moved(rig: KafkaRig) -> None:
-    request = ListPartitionReassignmentsRequest()
-    answer = rig.ask(request, 0, ListPartitionReassignmentsResponse)
-    assert (answer.error_code, list(answer.topics)) == (0, [])
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ((), [(8, "1"), (4, "1"), (2, TOPIC)]),
+        ((TOPIC_KIND, TOPIC_KIND), [(2, TOPIC)]),
+        ((BROKER_KIND,), [(4, "1")]),
+        ((16, 32), []),
+    ],
+)
+def test_what_has_settings_is_listed(
+    rig: KafkaRig, kinds: tuple[int, ...], expected: list[tuple[int, str]]
+) -> None:
+    rig.create_topic()
+    request = messages.ListConfigResourcesRequest(kinds)
+    answer = rig.ask(request, 1, messages.ListConfigResourcesResponse)
+    found = [(each.resource_type, each.resource_name) for each in answer.config_resources]
+    assert [each for each in found if not each[1].startswith("RMQ_SYS_")] == expected
+
+
+def test_other_kinds_of_resources_are_not_listed(rig: KafkaRig) -> None:
+    request = messages.ListConfigResourcesRequest((TOPIC_KIND, 99))
+    answer = rig.ask(request, 1, messages.ListConfigResourcesResponse)
+    assert answer.error_code == E.UNSUPPORTED_VERSION
+    old = rig.ask(messages.ListConfigResourcesRequest(), 0, messages.ListConfigResourcesResponse)
+    assert list(old.config_resources) == []  # subscriptions to clients' metrics

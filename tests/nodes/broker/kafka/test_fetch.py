@@ -16,7 +16,7 @@ from steelyard.nodes.broker.kafka.data import fetch as fetching
 from steelyard.nodes.broker.kafka.data import fetch_sessions
 from steelyard.nodes.broker.kafka.data.fetch_parked import PARKED_MAX
 from steelyard.nodes.broker.kafka.data.fetch_sessions import EVICTION_MS
-from steelyard.nodes.broker.writer import Draft
+from steelyard.nodes.broker.writer import BatchOrigin
 from steelyard.nodes.seam import Closed
 from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
@@ -32,8 +32,8 @@ from steelyard.wire.kafka.messages.data import (
 from steelyard.wire.kafka.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from steelyard.wire.kafka.records import read_headers, read_records
 from steelyard.wire.kafka.schema import Records
+from steelyard.wire.remoting.message import BatchEntry
 from steelyard.wire.remoting.names import PERM_WRITE
-from steelyard.wire.remoting.properties import Properties
 
 SMALL = batch(b"x")
 SIZE = len(SMALL)
@@ -188,10 +188,9 @@ def test_unknown_topics_and_closed_ones(rig: KafkaRig) -> None:
 def test_what_rocketmq_wrote_comes_as_batches(rig: KafkaRig) -> None:
     rig.create_topic()
     send(rig, batch(b"kafka"))
-    drafts = [
-        Draft(b"rocket", Properties("KEYS\x01k\x02TAGS\x01t\x02"), b"\x7f\0\0\1\0\0\0\1", START)
-    ] * 2
-    rig.node._parts.writer.write_many(TOPIC, 0, drafts, rig.now, [])
+    messages = [BatchEntry(0, b"rocket", b"KEYS\x01k\x02TAGS\x01t\x02")] * 2
+    origin = BatchOrigin(b"\x7f\0\0\1\0\0\0\1", START)
+    rig.node._parts.writer.write_many(TOPIC, 0, messages, origin, rig.now, [])
     send(rig, batch(b"kafka"))
     seen = []
     offset = 0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import send as send_batch
@@ -298,7 +299,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=steps, snapshot_batches=st.integers(1, 4))
 def test_it_does_what_the_rules_say(steps: list[object], snapshot_batches: int) -> None:
     rig, model = KafkaRig(), Model()

@@ -660,6 +660,7 @@ def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
 # -- storms ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 def test_in_whatever_order_all_is_killed_and_started_nothing_changes(seed: int) -> None:
     """Three brokers and a nameserver; 15 times most of it is killed and started in any order, under clients that ask for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import request as produce_request
@@ -154,7 +155,7 @@ def test_with_sync_flush_the_end_is_what_the_disk_has() -> None:
 batches = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4), min_size=1, max_size=6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(batches=batches, timestamp=st.integers(0, 13), begin=st.integers(0, 8))
 def test_the_first_record_of_that_time_or_later(
     batches: list[list[int]], timestamp: int, begin: int

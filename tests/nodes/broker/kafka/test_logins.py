@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.edges import assert_every_edge
+from tests.examples import examples
 from tests.nodes.broker.driver import START
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.logins.links import LOGIN_TIMEOUT_MS, LOGINS
-from steelyard.nodes.broker.kafka.logins.penalties import DELAYED_MAX
 from steelyard.nodes.broker.users import User
+from steelyard.nodes.penalties import DELAYED_MAX
 from steelyard.nodes.seam import KAFKA, Admit, Closed, Effect, Opened, Received
 from steelyard.sasl.credentials import SCRAM_MECHANISMS, credential_of
 from steelyard.sasl.login import exchange_of, login_of
@@ -536,7 +537,7 @@ MESSAGES = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(MESSAGES, st.integers(0, 1), st.integers(0, 200)), max_size=12))
 def test_whatever_comes_nobody_is_let_in(
     given: list[tuple[Any, int, int]],

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import producing
@@ -247,6 +248,7 @@ def test_aborted_transactions_go_with_their_records(ready: KafkaRig) -> None:
     assert len(ready.store.table("kafka_aborted")) == 1
 
 
+@pytest.mark.proof
 def test_an_aborted_transaction_is_known_after_the_disk_was_full() -> None:
     """There may be room for the marker, but not for what is noted of it."""
     written = 0
@@ -265,6 +267,7 @@ def test_an_aborted_transaction_is_known_after_the_disk_was_full() -> None:
     assert 0 < written < 40
 
 
+@pytest.mark.proof
 def test_an_aborted_transaction_is_known_if_a_sweep_was_refused() -> None:
     for room in range(0, 200, 10):
         rig = KafkaRig()
@@ -278,6 +281,7 @@ def test_an_aborted_transaction_is_known_if_a_sweep_was_refused() -> None:
         assert known(rig).aborted(rig.log(), 0, 10) == [(7, 0, 1)], room
 
 
+@pytest.mark.proof
 def test_an_aborted_transaction_is_known_after_a_kill_at_its_marker() -> None:
     """The marker may be the last that was written: the next snapshot comes after it."""
     written = 0
@@ -352,6 +356,7 @@ def in_log(log: Log) -> tuple[int, list[tuple[int, int, int]]]:
     return min([*opened.values(), log.max_offset]), aborted
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(8))
 def test_what_the_disk_refuses_or_loses_changes_no_transaction(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -403,7 +408,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=steps, snapshot_batches=st.integers(1, 4))
 def test_what_is_stable_and_what_is_aborted(steps: list[object], snapshot_batches: int) -> None:
     rig = KafkaRig()

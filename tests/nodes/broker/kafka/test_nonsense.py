@@ -124,7 +124,7 @@ def served() -> list[Api]:
     return [APIS[key] for key in sorted(rig.node._kafka.channel._handlers)]
 
 
-@pytest.mark.parametrize("flush", ["async", "sync"])
+@pytest.mark.parametrize("flush", ["async", pytest.param("sync", marks=pytest.mark.proof)])
 @pytest.mark.parametrize("api", served(), ids=lambda api: api.name)
 def test_nonsense_is_answered_or_hung_up_on(api: Api, flush: FlushMode) -> None:
     rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush=flush))

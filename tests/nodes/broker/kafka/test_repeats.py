@@ -10,9 +10,9 @@ from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig
 from tests.nodes.broker.kafka.requests import committing, joining
 
+from steelyard.nodes.broker.dynamic_configs import BROKER
 from steelyard.nodes.broker.kafka.requests import repeats
 from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
-from steelyard.nodes.broker.kafka.topics.configs import BROKER
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.types import joined
 from steelyard.wire.kafka.apis import APIS

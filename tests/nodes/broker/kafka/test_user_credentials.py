@@ -8,8 +8,8 @@ import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
+from steelyard.nodes.broker.kafka.cluster.spreading import COMPARE_MS
 from steelyard.nodes.broker.kafka.logins import credentials as module
-from steelyard.nodes.broker.kafka.logins.spreading import COMPARE_MS
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.peers.requests import USERS
 from steelyard.nodes.broker.users import User, UserStore
@@ -26,8 +26,6 @@ from steelyard.wire.kafka.messages.logins import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     CredentialInfo,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     ScramCredentialDeletion,
@@ -154,12 +152,6 @@ def test_what_is_refused(
     assert set(describe(rig)) == {"bob"}
 
 
-def test_there_are_no_quotas(rig: KafkaRig) -> None:
-    for version in (0, 1):
-        answer = rig.ask(DescribeClientQuotasRequest(), version, DescribeClientQuotasResponse)
-        assert answer == DescribeClientQuotasResponse(error_message=None)
-
-
 def test_a_user_twice_in_a_request(rig: KafkaRig) -> None:
     alter(rig, upsertion("alice"))
     results = alter(rig, deletion("alice"), upsertion("alice", mechanism=SCRAM_SHA_512))
@@ -268,8 +260,8 @@ def test_brokers_without_users_or_logins_ask_nobody() -> None:
     [
         b"",
         b"{}x",
-        b'{"users":[{"name":"","version":1}]}',
-        b'{"users":[{"name":"a","version":1,"scram":{"PLAIN":{}}}]}',
+        b'{"records":[{"name":"","version":1}]}',
+        b'{"records":[{"name":"a","version":1,"scram":{"PLAIN":{}}}]}',
     ],
 )
 def test_nonsense_of_other_brokers(body: bytes) -> None:

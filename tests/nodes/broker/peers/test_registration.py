@@ -81,6 +81,8 @@ def test_all_nameservers_are_told_all_topics_at_the_start_and_every_30_seconds()
             "SCHEDULE_TOPIC_XXXX": 6,
             "RMQ_SYS_TRANS_HALF_TOPIC": 6,
             "RMQ_SYS_TRANS_OP_HALF_TOPIC": 6,
+            "rmq_sys_wheel_timer": 6,
+            "rmq_sys_wheel_timer_slots": 0,
             "TRANS_CHECK_MAX_TIME_TOPIC": 6,
             "DefaultCluster_REPLY_TOPIC": 6,
             LEDGER_TOPIC: 6,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.consumer.kafka.rig import T0, Rig
 
 from steelyard.errors import SteelyardError
@@ -39,7 +40,7 @@ def polls(rig: Rig, seconds: int) -> list[bytes | None]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(NAMES), st.binary(max_size=40))
 def test_random_bytes(name: str, garbage: bytes) -> None:
     rig = Rig()
@@ -52,7 +53,7 @@ def test_random_bytes(name: str, garbage: bytes) -> None:
     rig.ask(contract.Describe())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(NAMES))
 def test_empty_answers(name: str) -> None:
     """A message of defaults in place of an answer: no brokers, no partitions, no member id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.nodes.consumer.remoting.conftest import (
     Broker,
     Group,
@@ -56,7 +57,7 @@ def rave(peer: Peer, answers: list[Command | None]) -> None:
     peer.script = dict.fromkeys(original, script)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(of_brokers=ANSWERS, of_nameserver=ANSWERS)
 def test_a_consumer_stays_upright(
     of_brokers: list[Command | None], of_nameserver: list[Command | None]
@@ -77,7 +78,7 @@ def test_a_consumer_stays_upright(
     assert len(group.state().offsets) == 4
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(of_brokers=ANSWERS, of_nameserver=ANSWERS)
 def test_a_producer_answers_every_call(
     of_brokers: list[Command | None], of_nameserver: list[Command | None]

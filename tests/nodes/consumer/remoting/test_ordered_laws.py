@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 from tests.nodes.consumer.remoting.conftest import batch_of, offsets_of
 from tests.nodes.consumer.remoting.test_ordered import OrderedGroup
 
@@ -143,4 +144,4 @@ class OrderedMachine(RuleBasedStateMachine):
 
 
 TestOrdered = OrderedMachine.TestCase
-TestOrdered.settings = settings(max_examples=40, stateful_step_count=40)
+TestOrdered.settings = settings(max_examples=examples(40), stateful_step_count=40)

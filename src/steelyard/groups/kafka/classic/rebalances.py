@@ -47,6 +47,7 @@ from steelyard.wire.kafka.messages.groups import (
     JoinGroupResponseMember,
     SyncGroupResponse,
 )
+from steelyard.wording import counted
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Limit of a new member's wait for its first generation.
@@ -222,7 +223,7 @@ class Rebalances:
         protocol = group.protocol or ""
         effects.append(Ended(group.group_id, group.generation, protocol, group.began_at, members))
         took = now - group.began_at
-        text = f"{len(members)} members, {took} ms after its rebalance began"
+        text = f"{counted(len(members), 'member')}, {took} ms after its rebalance began"
         effects.append(
             LogLine("INFO", f"group {group.group_id}: generation {group.generation}, {text}")
         )

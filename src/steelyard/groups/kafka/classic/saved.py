@@ -18,6 +18,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from steelyard.decoding import prepared
 from steelyard.groups.kafka.classic.members import ClassicGroupMember
 from steelyard.store.tables import Table
 
@@ -79,7 +80,7 @@ def restored_member(saved: SavedMember, protocol_type: str) -> ClassicGroupMembe
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(SavedGroup).decode
+_decode = msgspec.json.Decoder(prepared(SavedGroup)).decode
 
 
 class SavedGroups:

@@ -41,6 +41,7 @@ from steelyard.groups.kafka.consumer.member_changes import (
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
+from steelyard.groups.kafka.consumer.times import EqualTimes, GroupTimes
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
@@ -48,6 +49,7 @@ from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, Topic
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import Waiter
+from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
@@ -91,17 +93,28 @@ class ConsumerGroups:
         coordinator: Coordinator,
         *,
         delayed_answers: bool = True,
+        clock: SessionClock | None = None,
+        times: GroupTimes | None = None,
     ) -> None:
+        """`times`: default: the broker's, for every group."""
         self._config = config
-        self._late = LateHeartbeats(config, enabled=delayed_answers)
+        self._times = times or EqualTimes(config)
+        self._late = LateHeartbeats(config, self._times, enabled=delayed_answers)
         self._topics = topics
         self._groups = groups
         self._records = Records(table)
         self._rng = rng
-        self._timers = Timers()
+        self._clock = clock or SessionClock()
+        self._timers = Timers(self._clock)
         self._migration = Migration(config, topics, coordinator)
         self._changes = MemberChanges(
-            config, groups, self._timers, self._migration, self._late, coordinator.flapping
+            config,
+            groups,
+            self._timers,
+            self._migration,
+            self._late,
+            coordinator.flapping,
+            self._times,
         )
         self.classic = ClassicMembers(config, groups, self._timers, self._changes, rng)
 
@@ -180,8 +193,9 @@ class ConsumerGroups:
                 self._save(group, effects)
                 continue
             if what == SESSION:
-                waited = self._changes.session_timeout_ms(member)
-                text, heard_at = f"sent no heartbeat for {waited} ms", now - waited
+                waited = self._changes.session_timeout_ms(group, member)
+                text = f"sent no heartbeat for {waited} ms"
+                heard_at: int | None = self._clock.ago(waited, now)
             else:
                 text, heard_at = f"{LATE[what]} within its rebalance timeout", None
             self._changes.put_out(group, member_id, causes.EXPIRED, text, now, effects, heard_at)
@@ -393,7 +407,7 @@ class ConsumerGroups:
 
         Shorter while more changes are expected than their members would hear of.
         """
-        longest = self._config.group_consumer_heartbeat_interval_ms
+        longest = self._times.heartbeat_interval_ms(group.group_id)
         if group.awaits_target(member.member_id):
             return self._late.short_ms(group.group_id, member.member_id)
         if group.window.is_restless(now):
@@ -473,7 +487,9 @@ class ConsumerGroups:
                 for member_id in group.member_ids():
                     assert self._timers.at((group.group_id, SESSION, member_id)) is not None
                 for member_id, until in group.damped.items():
-                    assert self._timers.at((group.group_id, DAMPED, member_id)) == until
+                    at = self._timers.at((group.group_id, DAMPED, member_id))
+                    assert at is not None
+                    assert at >= until  # later if the coordinator stood still
 
 
 def _updated(

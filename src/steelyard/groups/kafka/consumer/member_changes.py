@@ -26,6 +26,7 @@ from steelyard.groups.kafka.consumer.member import (
 )
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
+from steelyard.groups.kafka.consumer.times import GroupTimes
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
 from steelyard.groups.kafka.flapping import name_of
@@ -49,8 +50,10 @@ class MemberChanges:
         migration: Migration,
         late: LateHeartbeats,
         flapping: Flapping,
+        times: GroupTimes,
     ) -> None:
         self._config = config
+        self._times = times
         self._flapping = flapping
         self._groups = groups
         self._timers = timers
@@ -89,7 +92,7 @@ class MemberChanges:
         """
         if group.assignment_epoch == group.epoch:
             return True
-        interval_ms = self._config.group_consumer_assignment_interval_ms
+        interval_ms = self._times.assignment_interval_ms(group.group_id)
         at = now if group.window.due_at is None else group.window.due_at
         if group.assigned_at:
             at = max(at, group.assigned_at + interval_ms)
@@ -212,15 +215,15 @@ class MemberChanges:
         if holdings(after) != holdings(before):
             self._groups.touched(group.group_id)
 
-    def session_timeout_ms(self, member: ConsumerGroupMember) -> int:
+    def session_timeout_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         """Return how long a member may be silent: one of the classic protocol says so itself."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
-        return self._config.group_consumer_session_timeout_ms
+        return self._times.session_timeout_ms(group.group_id)
 
     def hear(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
         """Start a member's session again."""
-        at = now + self.session_timeout_ms(member)
+        at = now + self.session_timeout_ms(group, member)
         self._timers.set((group.group_id, SESSION, member.member_id), at)
 
     def time_revocation(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:

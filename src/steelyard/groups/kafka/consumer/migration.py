@@ -42,6 +42,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     read_subscription,
 )
 from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wording import counted
 
 UPGRADES = ("bidirectional", "upgrade")
 DOWNGRADES = ("bidirectional", "downgrade")
@@ -130,8 +131,8 @@ class Migration:
 
     def upgraded(self, old: ClassicGroup, effects: Effects) -> None:
         """Drop the classic group; the consumer group has been stored."""
-        count = len(old.members)
-        text = f"group {old.group_id}: upgraded from the classic protocol, with {count} members"
+        members = counted(len(old.members), "member")
+        text = f"group {old.group_id}: upgraded from the classic protocol, with {members}"
         effects.append(LogLine("INFO", text))
         try:
             self._coordinator.hand_over(old, effects)
@@ -179,7 +180,7 @@ class Migration:
             effects.append(LogLine("WARNING", text))
             return False
         text = f"group {group.group_id}: downgraded to the classic protocol"
-        effects.append(LogLine("INFO", f"{text}, with {len(members)} members"))
+        effects.append(LogLine("INFO", f"{text}, with {counted(len(members), 'member')}"))
         try:
             group.forget()
         except StorageError as error:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.member import (
     RECONCILIATION,
@@ -82,9 +83,9 @@ class Stored(msgspec.Struct):
 
 
 _key = msgspec.json.Encoder()
-_read_key = msgspec.json.Decoder(tuple[str, ...])
-_read_group = msgspec.json.Decoder(GroupRow)
-_read_member = msgspec.json.Decoder(MemberRow)
+_read_key = msgspec.json.Decoder(prepared(tuple[str, ...]))
+_read_group = msgspec.json.Decoder(prepared(GroupRow))
+_read_member = msgspec.json.Decoder(prepared(MemberRow))
 
 
 class Records:

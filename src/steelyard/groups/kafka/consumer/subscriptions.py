@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
 from steelyard.groups.kafka.groups import TopicsView
 from steelyard.groups.kafka.patterns import Pattern, PatternError
+from steelyard.wording import counted
 
 TEXTS_MAX = 5
 """Most topics named in one cause."""
@@ -110,13 +111,13 @@ def topic_changes(
     ]
     texts += [f"topic {topic} was deleted and created again" for topic in again]
     if len(texts) > TEXTS_MAX:
-        texts[TEXTS_MAX:] = [f"{len(texts) - TEXTS_MAX} more topics changed"]
+        texts[TEXTS_MAX:] = [f"{counted(len(texts) - TEXTS_MAX, 'more topic')} changed"]
     return ", ".join(texts) or None
 
 
 def _topic_change(topic: str, before: int, after: int) -> str:
     if not before:
-        return f"topic {topic} exists now, with {after} partitions"
+        return f"topic {topic} exists now, with {counted(after, 'partition')}"
     if not after:
         return f"topic {topic} no longer exists"
-    return f"topic {topic} has {after} partitions now, {before} before"
+    return f"topic {topic} has {counted(after, 'partition')} now, {before} before"

@@ -32,6 +32,7 @@ import msgspec
 from steelyard.config import KafkaConfig
 from steelyard.groups.kafka.consumer.group import SESSION, ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, ConsumerGroupMemberState
+from steelyard.groups.kafka.consumer.times import GroupTimes
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
@@ -82,10 +83,9 @@ class Pace(msgspec.Struct):
 class LateHeartbeats:
     """The heartbeats that wait, and the pace of each member. `enabled`: otherwise nobody waits."""
 
-    def __init__(self, config: KafkaConfig, *, enabled: bool) -> None:
+    def __init__(self, config: KafkaConfig, times: GroupTimes, *, enabled: bool) -> None:
         self.enabled = enabled
-        self._interval_ms = config.group_consumer_heartbeat_interval_ms
-        self._session_ms = config.group_consumer_session_timeout_ms
+        self._times = times
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
         self._waiting = Waiters()
         self._limits = WaitLimits()
@@ -106,7 +106,7 @@ class LateHeartbeats:
         """
         counts_from_answers = self._pace(group_id, member_id).counts_from_answers
         short_ms = SHORT_MS if counts_from_answers else max(SHORT_TIMEOUT_MS, waited_ms)
-        return min(short_ms, self._interval_ms)
+        return min(short_ms, self._times.heartbeat_interval_ms(group_id))
 
     def interval_ms(
         self,
@@ -124,10 +124,11 @@ class LateHeartbeats:
         heartbeat; `usual_ms`: for a member for which nothing is under way, if it is not the
         configured one.
         """
+        configured_ms = self._times.heartbeat_interval_ms(group_id)
         if not self.enabled:
-            return self._interval_ms
+            return configured_ms
         pace = self._pace(group_id, member.member_id)
-        told_ms = usual_ms or self._interval_ms
+        told_ms = usual_ms or configured_ms
         if changed or (reported and pace.reports) or not _is_stable(member):
             told_ms = self.short_ms(group_id, member.member_id, waited_ms)
         elif reported or not pace.wait_ms:  # so it could not wait
@@ -167,10 +168,10 @@ class LateHeartbeats:
         pace = self._pace(group_id, member.member_id)
         if not pace.counts_from_answers:
             most_ms = min(most_ms, pace.wait_ms)
-        time_ms = wait_ms(most_ms, self._session_ms)
+        time_ms = wait_ms(most_ms, self._times.session_timeout_ms(group_id))
         if not time_ms:
             return False
-        usual_ms = usual_ms or self._interval_ms
+        usual_ms = usual_ms or self._times.heartbeat_interval_ms(group_id)
         is_short = pace.counts_from_answers or not _is_stable(member)
         answer = ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
@@ -247,7 +248,7 @@ class LateHeartbeats:
     def _pace(self, group_id: str, member_id: str) -> Pace:
         key = group_id, member_id
         if key not in self._paces:
-            self._paces[key] = Pace(self._interval_ms)
+            self._paces[key] = Pace(self._times.heartbeat_interval_ms(group_id))
         return self._paces[key]
 
     @property

@@ -60,7 +60,7 @@ class _Unpacked(msgspec.Struct, gc=False):
     """
 
     header: BatchHeader
-    address: int
+    key: tuple[int, int]
     records: Unpacking | None
     size: int = 0
 
@@ -99,8 +99,10 @@ class Conversion:
         self._visible = visible
         self.passed = PassedOver()
         self._host = host
-        self._unpacked: OrderedDict[int, _Unpacked] = OrderedDict()
-        """By the address of the batch; those read the longest ago come first."""
+        self._unpacked: OrderedDict[tuple[int, int], _Unpacked] = OrderedDict()
+        """By the address of the batch, which is that until the next swap of segments (`Log.swaps`).
+
+        Those read the longest ago come first."""
         self._unpacked_bytes = 0
 
     def readable_end(self, log: Log, end: int) -> int:
@@ -146,7 +148,7 @@ class Conversion:
         """Read batches from the one that holds `offset` up to the limits, always one.
 
         Those without messages are left out; there may be nothing else. None if a record is at
-        `offset`, or a batch that does not fit into an answer.
+        `offset`, or a batch that does not fit into an answer or lost records to compaction.
         """
         end = min(self.readable_end(log, end), log.max_offset)
         bytes_max = min(bytes_max, ANSWER_BYTES_MAX)
@@ -162,6 +164,8 @@ class Conversion:
         stored = size = count = 0
         with memoryview(run.data) as view:
             for at, header in read_headers(run.data):
+                if header.is_sparse:
+                    break
                 begin = max(header.base_offset, offset)
                 if not header.is_control and not is_aborted(header, hidden):
                     size += stored_batches.STORED_BYTES + header.size
@@ -199,9 +203,7 @@ class Conversion:
             return stop
         prefix = unique_prefix(self._host, log.log_id)
         stored = log.stored_at(offset)
-        writer = MessageWriter.of(
-            log.topic, log.queue_id, self._host, prefix, batch.address, stored
-        )
+        writer = MessageWriter.of(log.topic, log.queue_id, self._host, prefix, batch.key[0], stored)
         left_out = partial(self.passed.note, log)
         offset = convert(batch.records, writer, offset, stop, wanted, found, effort, left_out)
         self._account(batch)
@@ -212,10 +214,10 @@ class Conversion:
 
         Batches from `stop` on are not yielded: their transactions may not have ended yet.
         """
-        address = log.address_at(offset)
-        known = self._unpacked.get(address)
-        if known is not None:
-            self._unpacked.move_to_end(address)
+        address, swaps = log.address_at(offset), log.swaps
+        known = self._unpacked.get((address, swaps))
+        if known is not None and known.header.base_offset <= offset < known.header.next_offset:
+            self._unpacked.move_to_end(known.key)
             yield known
             return
         run = log.read_run(offset, _RUN_BYTES)
@@ -230,9 +232,9 @@ class Conversion:
             records = None
             if not header.is_control and not is_aborted(header, hidden):
                 records = Unpacking(run.data[at : at + header.size], header)
-            batch = _Unpacked(header, address + at, records)
-            self._forget(batch.address)
-            self._unpacked[batch.address] = batch
+            batch = _Unpacked(header, (address + at, swaps), records)
+            self._forget(batch.key)
+            self._unpacked[batch.key] = batch
             self._account(batch)
             yield batch
 
@@ -246,8 +248,8 @@ class Conversion:
         ):
             self._forget(next(iter(self._unpacked)))
 
-    def _forget(self, address: int) -> None:
-        gone = self._unpacked.pop(address, None)
+    def _forget(self, key: tuple[int, int]) -> None:
+        gone = self._unpacked.pop(key, None)
         if gone is not None:
             self._unpacked_bytes -= gone.size
 

@@ -1,12 +1,12 @@
 """9104 KAFKA_FIGURES, a request of our own at the RocketMQ listener: the Kafka listener's figures.
 
 The answer (`wire/figures`) covers the groups that this broker coordinates, with the offsets that
-they have committed in partitions of all brokers.
+they have committed, or not yet, in partitions of all brokers.
 """
 
 from __future__ import annotations
 
-from steelyard.groups.kafka.groups import CoordinatedGroups
+from steelyard.groups.kafka.groups import CoordinatedGroups, Group
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.data.fetch import Fetches
@@ -16,6 +16,7 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire import figures
 from steelyard.wire.figures import (
+    NOT_COMMITTED,
     ROWS_MAX,
     KafkaFigures,
     KafkaGroupFigures,
@@ -62,7 +63,7 @@ class KafkaFigureHandlers:
             if room <= 0:
                 left_out += 1
                 continue
-            offsets = self._progress(group.group_id)
+            offsets = self._progress(group)
             left_out += max(0, len(offsets) - room)
             offsets = offsets[:room]
             members = len(group.member_ids())
@@ -100,11 +101,15 @@ class KafkaFigureHandlers:
                 yield
         return found
 
-    def _progress(self, group: str) -> list[PartitionRow]:
-        """Return the offsets committed in partitions that still exist, in order."""
+    def _progress(self, group: Group) -> list[PartitionRow]:
+        """Return the offsets in partitions that exist, those that members only hold among them."""
+        held = (place for reader in group.readers() for place in reader.partitions)
+        offsets = dict.fromkeys(held, NOT_COMMITTED)
+        for place, committed in self._offsets.of_group(group.group_id).items():
+            offsets[place] = committed.offset
         rows: list[PartitionRow] = []
-        for place, committed in sorted(self._offsets.of_group(group).items()):
+        for place, offset in sorted(offsets.items()):
             where = self._cluster.queue_of(place)
             if where is not None:
-                rows.append(PartitionRow(place.topic, place.partition, *where, committed.offset))
+                rows.append(PartitionRow(place.topic, place.partition, *where, offset))
         return rows

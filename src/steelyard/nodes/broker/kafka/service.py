@@ -17,9 +17,16 @@ from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
+from steelyard.nodes.broker.kafka.access.changes import AclChanges
+from steelyard.nodes.broker.kafka.access.guard import Guard
+from steelyard.nodes.broker.kafka.access.needs import NEEDS
+from steelyard.nodes.broker.kafka.access.spreading import AclSpreading
 from steelyard.nodes.broker.kafka.cluster.changes import Delete
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.config_spreading import ConfigSpreading
+from steelyard.nodes.broker.kafka.cluster.group_settings import GroupSettings
 from steelyard.nodes.broker.kafka.coordinator_logs import CoordinatorLogs
+from steelyard.nodes.broker.kafka.data.delayed import DelayedRecords
 from steelyard.nodes.broker.kafka.data.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.data.describe_producers import DescribeProducers
 from steelyard.nodes.broker.kafka.data.fetch import Fetches
@@ -39,9 +46,14 @@ from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
 from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
-from steelyard.nodes.broker.kafka.logins.links import LinkLogins
+from steelyard.nodes.broker.kafka.logins.links import ANONYMOUS, LinkLogins
 from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
 from steelyard.nodes.broker.kafka.logins.spreading import UserSpreading
+from steelyard.nodes.broker.kafka.operations.telemetry import Telemetry
+from steelyard.nodes.broker.kafka.operations.tokens import DelegationTokens
+from steelyard.nodes.broker.kafka.quotas.changes import QuotaChanges
+from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
+from steelyard.nodes.broker.kafka.quotas.throttles import Throttles
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
@@ -54,11 +66,25 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import PeerRequests
 from steelyard.nodes.broker.requests import Peer, served
+from steelyard.nodes.broker.timers.timers import DelayedMessages
 from steelyard.nodes.calls.remoting import Outcome
-from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Refused, SetTimer
+from steelyard.nodes.seam import (
+    Answer,
+    Closed,
+    Effect,
+    Hang,
+    Link,
+    Opened,
+    Refused,
+    SetTimer,
+    earliest,
+)
 from steelyard.wire.kafka.frame import RawReply, Request, SaslToken
 from steelyard.wire.kafka.messages.transactions import WRITE_TXN_MARKERS
+from steelyard.wire.remoting.bodies import DataVersion
 
+FOLLOW_UP_MS = 5
+"""Longest delay of the follow-up of RocketMQ clients' sends and pulls."""
 EARLY_MAX = 10_000
 """Most requests that wait until the broker has first looked at the cluster."""
 EARLY_BYTES_MAX = 256 * 1024 * 1024
@@ -78,18 +104,26 @@ class Timed(Protocol):
 class KafkaService:
     """The Kafka listener of a broker; see the module docstring."""
 
-    def __init__(self, parts: Parts, delete: Delete, now: int) -> None:
+    def __init__(self, parts: Parts, timers: DelayedMessages, delete: Delete, now: int) -> None:
         """Create all parts. `delete` deletes a topic of this broker."""
         assert parts.config.kafka is not None
         config, store, durability = parts.config.kafka, parts.store, parts.durability
         self._timer_at: int | None = None
+        self._topics = parts.topics
+        self._followed_at = now
+        self._followed_topics: DataVersion | None = None
+        """When `follow_up` last ran, and which version of the topics it saw."""
         self._early: list[tuple[Link, Request | SaslToken]] = []
         self._early_bytes = 0
         self._waiting: list[int] = []
         self.faults = Faults()
         peer_requests = PeerRequests(parts.calls)
         cluster = self.cluster = Cluster(parts, self._broker_started, self._topic_deleted)
-        self.topology = Topology(parts, cluster, peer_requests, delete, now)
+        self.config_spreading = ConfigSpreading(parts.configs, cluster, peer_requests, self.faults)
+        group_settings = GroupSettings(config, parts.configs)
+        self.topology = Topology(
+            parts, cluster, peer_requests, delete, self.config_spreading, group_settings, now
+        )
         groups = CoordinatedGroups()
         self.readers = Readers(cluster)
         self.announcing = Announcing(cluster, groups, peer_requests)
@@ -103,6 +137,7 @@ class KafkaService:
             parts.rng,
             now,
             delayed_answers=parts.config.delayed_answers,
+            clock=parts.pulse.clock,
         )
         self.notes = Notes(parts.ledger, cluster, groups, self.coordinator.offsets, self.readers)
         table = store.table("kafka_consumer_groups")
@@ -114,6 +149,8 @@ class KafkaService:
             parts.rng,
             self.coordinator,
             delayed_answers=parts.config.delayed_answers,
+            clock=parts.pulse.clock,
+            times=group_settings,
         )
         self.consumer_groups.load(now)
         self.group_requests = GroupRequests(
@@ -133,17 +170,52 @@ class KafkaService:
         )
         reports = Reports(cluster, groups, self.coordinator)
 
+        users, has_logins = parts.users, bool(config.sasl_enabled_mechanisms)
+        mechanisms = Mechanisms(config, users, parts.secrets) if has_logins else None
+        self.logins = LinkLogins(config, mechanisms, parts.statistics.kafka_logins)
+        self._gate = self.logins if has_logins else None
+        self.spreading = UserSpreading(
+            users, cluster, peer_requests, self.faults, has_logins=has_logins
+        )
+        is_guarded = config.authorizer == "acl"
+        self.acl_spreading = AclSpreading(
+            parts.acls, cluster, peer_requests, self.faults, is_used=is_guarded
+        )
+        guard = None
+        if is_guarded:
+            guard = Guard(
+                parts.acls,
+                cluster,
+                self.logins,
+                creates_topics=config.auto_create_topics_enable,
+            )
+
+        quotas = parts.quotas
+        self.throttles = Throttles(quotas, self.logins.principal_of)
+        self.quota_spreading = QuotaSpreading(quotas, cluster, peer_requests, self.faults)
+
         self.producers = Producers(store, durability, config.producer_id_expiration_ms, now)
         table = store.table("kafka_producer_ids")
         self.producer_ids = ProducerIds(config.node_id, table, durability, self.faults)
+        self._delayed = DelayedRecords(
+            parts, timers, self.producers, enabled=config.delayed_records
+        )
         self.markers = Markers(self.producers, store, parts.writer, self.faults)
         places = Partitions(cluster, parts.topics, store)
         sessions = Sessions(config.max_incremental_fetch_session_cache_slots, parts.rng)
-        self.fetches = Fetches(parts, places, self.producers, sessions, self.faults, self.notes)
+        self.fetches = Fetches(
+            parts,
+            places,
+            self.producers,
+            sessions,
+            self.faults,
+            self.notes,
+            None if guard is None else guard.may_read,
+        )
 
         table = store.table("kafka_transactions")
         transactions = TransactionCoordinator(
-            config, table, self.producer_ids.next_producer_id, now
+            config, table, self.producer_ids.next_producer_id, now, clock=parts.pulse.clock
         )
         txn_offsets = TxnOffsets(self.group_offsets, durability, self.faults)
         self.markings = Markings(
@@ -153,7 +225,7 @@ class KafkaService:
             txn_offsets.end,
             durability,
             self.faults,
-            self.topology.forwarding if config.is_protected else None,
+            self.topology.forwarding if config.is_protected or is_guarded else None,
         )
         self.topology.forwarding.serve(WRITE_TXN_MARKERS.key, self.markings.write)
         self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults)
@@ -161,17 +233,16 @@ class KafkaService:
         self.handover = CoordinatorHandover(
             cluster, moving, transactions, peer_requests, self.faults
         )
-        users, has_logins = parts.users, bool(config.sasl_enabled_mechanisms)
-        mechanisms = Mechanisms(config, users, parts.secrets) if has_logins else None
-        self.logins = LinkLogins(config, mechanisms, parts.statistics.kafka_logins)
-        self._gate = self.logins if has_logins else None
-        self.spreading = UserSpreading(
-            users, cluster, peer_requests, self.faults, has_logins=has_logins
-        )
         serving = (
             *self.topology.serving,
             self.logins,
             UserCredentials(users, self.spreading, durability, self.faults),
+            DelegationTokens(self.logins.principal_of, ANONYMOUS),
+            Telemetry(parts.rng),
+            AclChanges(
+                parts.acls, self.acl_spreading, durability, self.faults, is_enabled=is_guarded
+            ),
+            QuotaChanges(quotas, self.quota_spreading, durability, self.faults),
             self.group_requests,
             self.group_offsets,
             self.consumer_group_calls,
@@ -186,14 +257,17 @@ class KafkaService:
             ),
             self.markings,
             txn_offsets,
-            Produce(parts, places, self.producers, self.faults),
+            Produce(parts, places, self.producers, self._delayed, self.faults),
             ListOffsets(places, self.producers, durability, self.faults),
             DeleteRecords(places, durability, self.faults),
             LeaderEpochs(places, durability),
             DescribeProducers(places, self.producers, self.faults),
         )
+        handlers = {**self.topology.controlled, **served(serving)}
+        if guard is not None:
+            handlers = guard.guarded(handlers, NEEDS)
         self.channel = RequestChannel(
-            {**self.topology.controlled, **served(serving)},
+            self.throttles.throttled(handlers),
             parts.turns,
             self._release,
             parts.statistics.kafka_requests,
@@ -210,6 +284,9 @@ class KafkaService:
             together,
             figures,
             self.spreading,
+            self.acl_spreading,
+            self.quota_spreading,
+            self.config_spreading,
         )
         """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
@@ -224,6 +301,9 @@ class KafkaService:
             self.coordinator_logs,
             self.logins,
             self.spreading,
+            self.acl_spreading,
+            self.quota_spreading,
+            self.config_spreading,
         )
 
     # -- events ----------------------------------------------------------------------------------
@@ -243,6 +323,7 @@ class KafkaService:
 
     def received(self, link: Link, message: object, now: int, effects: list[Effect]) -> None:
         """Handle a client's request, or another broker's response."""
+        self.throttles.begin(now)
         if isinstance(message, RawReply):
             self.markings.answered(link, message, now, effects)
             return
@@ -267,7 +348,14 @@ class KafkaService:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the outcome of a call to a nameserver or to another broker."""
-        for part in (self.announcing, self.handover, self.spreading):
+        for part in (
+            self.announcing,
+            self.handover,
+            self.spreading,
+            self.acl_spreading,
+            self.quota_spreading,
+            self.config_spreading,
+        ):
             if part.ended(outcome, now, effects):
                 return
         self.topology.ended(outcome, now, effects)
@@ -315,12 +403,20 @@ class KafkaService:
     def due(self, now: int, effects: list[Effect]) -> None:
         """Run the parts that are due, because the timer fired."""
         self._timer_at = None
+        self.throttles.begin(now)
         for part in self._timed:
             if part.next_at is not None and part.next_at <= now:
                 part.due(now, effects)
 
+    def flushed(self, now: int, effects: list[Effect]) -> None:
+        """Continue what was waiting for a flush."""
+        self.markings.flushed(now, effects)
+        self._delayed.flushed()
+
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """Take in changes of topics after each event, and set the timer if it must fire earlier."""
+        self._followed_at = now
+        self._followed_topics = self._topics.version
         if self.cluster.is_ready and (self._early or self._waiting):
             self._serve_early(now, effects)
         self.topology.follow(now, effects)
@@ -333,14 +429,31 @@ class KafkaService:
         self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)
         self.spreading.follow(now)
-        timer_at = self._timer_at
-        for part in self._timed:
-            next_at = part.next_at
-            if next_at is not None and (timer_at is None or next_at < timer_at):
-                timer_at = next_at
-        if timer_at is not None and timer_at != self._timer_at:
-            self._timer_at = timer_at
-            effects.append(SetTimer(KAFKA_TIMER, timer_at))
+        self.acl_spreading.follow(now)
+        self.quota_spreading.follow(now)
+        self.config_spreading.follow(now)
+        self.throttles.follow_up(effects)
+        self._set_timer(earliest(*[part.next_at for part in self._timed]), effects)
+
+    def follow_up_soon(self, now: int, effects: list[Effect]) -> None:
+        """Do what `follow_up` does, within `FOLLOW_UP_MS`.
+
+        Called after sends and pulls of RocketMQ clients, of which there are several in a
+        millisecond. All that they change here are the topics, if they create one, and the fetches
+        that they wake.
+        """
+        is_recent = 0 <= now - self._followed_at < FOLLOW_UP_MS
+        if is_recent and self._followed_topics is self._topics.version:
+            due = self._followed_at + FOLLOW_UP_MS
+            self._set_timer(earliest(due, self.fetches.next_at), effects)
+        else:
+            self.follow_up(now, effects)
+
+    def _set_timer(self, at: int | None, effects: list[Effect]) -> None:
+        """Set the timer, unless it fires before."""
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            effects.append(SetTimer(KAFKA_TIMER, at))
 
     def stop(self, now: int, effects: list[Effect]) -> None:
         """Write what is not written yet, before the broker stops. Raises StorageError."""
@@ -359,3 +472,7 @@ class KafkaService:
         self.announcing.check()
         self.logins.check()
         self.spreading.check()
+        self.acl_spreading.check()
+        self.quota_spreading.check()
+        self.config_spreading.check()
+        self.throttles.check()

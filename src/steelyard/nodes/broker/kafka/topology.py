@@ -5,16 +5,23 @@ from __future__ import annotations
 from steelyard.nodes.broker.kafka.cluster.changes import Changes, Delete
 from steelyard.nodes.broker.kafka.cluster.claims import Claims
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.config_spreading import ConfigSpreading
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
+from steelyard.nodes.broker.kafka.cluster.group_settings import GroupSettings
 from steelyard.nodes.broker.kafka.cluster.name_service import NameService
 from steelyard.nodes.broker.kafka.cluster.surveys import Surveys
 from steelyard.nodes.broker.kafka.data.log_dirs import LogDirs
 from steelyard.nodes.broker.kafka.groups.coordinators import Coordinators
+from steelyard.nodes.broker.kafka.operations.features import FeatureUpdates
+from steelyard.nodes.broker.kafka.operations.quorum import Quorum
 from steelyard.nodes.broker.kafka.topics.altering import Altering
 from steelyard.nodes.broker.kafka.topics.configs import Configs
 from steelyard.nodes.broker.kafka.topics.creating import Creating
 from steelyard.nodes.broker.kafka.topics.deleting import Deleting
+from steelyard.nodes.broker.kafka.topics.describing import TopicPages
+from steelyard.nodes.broker.kafka.topics.dynamic import DynamicAltering
 from steelyard.nodes.broker.kafka.topics.metadata import MetadataHandlers
+from steelyard.nodes.broker.kafka.topics.placement import PartitionPlacement
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import (
@@ -29,8 +36,16 @@ class Topology:
     """The parts that know and change the cluster; see `service`."""
 
     def __init__(
-        self, parts: Parts, cluster: Cluster, peer_requests: PeerRequests, delete: Delete, now: int
+        self,
+        parts: Parts,
+        cluster: Cluster,
+        peer_requests: PeerRequests,
+        delete: Delete,
+        spreading: ConfigSpreading,
+        group_settings: GroupSettings,
+        now: int,
     ) -> None:
+        """`delete` deletes a topic of this broker."""
         config, durability = parts.config, parts.durability
         assert config.kafka is not None
         self._cluster = cluster
@@ -43,14 +58,19 @@ class Topology:
         self._name_service = NameService(parts, cluster, changes, self._surveys, peer_requests, now)
         self.serving = (
             MetadataHandlers(config.kafka, cluster, changes, durability, forwarding),
+            TopicPages(cluster),
+            PartitionPlacement(cluster),
+            Quorum(cluster, config.kafka.security_protocol),
+            FeatureUpdates(cluster),
             Coordinators(cluster, changes, durability, forwarding),
-            Configs(config, cluster),
+            Configs(config, cluster, parts.configs, group_settings),
             LogDirs(parts.store, cluster),
         )
+        dynamic = DynamicAltering(config, cluster, parts.configs, group_settings, spreading)
         granted = (
             Creating(cluster, changes, durability),
             Deleting(cluster, changes, durability),
-            Altering(cluster, changes, durability),
+            Altering(cluster, changes, durability, dynamic),
         )
         self.controlled = forwarding.controlled(served(granted))
         """Handlers of requests that only the controller may grant, by API key."""

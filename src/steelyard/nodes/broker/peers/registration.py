@@ -18,7 +18,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.nodes.calls.remoting import Calls, Outcome
-from steelyard.nodes.seam import Effect, Link, SetTimer
+from steelyard.nodes.seam import Answer, Call, Effect, Link, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
@@ -34,6 +34,10 @@ WAITING_MAX = 10_000
 
 REGISTER = "register"
 UNREGISTER = "unregister"
+
+
+class AwaitRegistration(Call[None], frozen=True):
+    """Answered with None when a nameserver has registered the broker, and all have been asked."""
 
 
 class PendingCall(msgspec.Struct, frozen=True):
@@ -68,6 +72,10 @@ class Registration:
         self._silent: set[str] = set()
         self._covered: list[tuple[Link, Command]] = []
         self._waiting: list[tuple[Link, Command]] = []
+        self._is_registered = False
+        """At least one nameserver has registered this broker."""
+        self._awaiting: list[int] = []
+        """Calls that wait for that."""
         self._stopping = False
         self._is_open = False
         """This broker may register; see `joining`."""
@@ -126,6 +134,17 @@ class Registration:
         )
         return Command(int(RequestCode.REGISTER_BROKER), ext=headers.write(header), body=body)
 
+    def await_registration(self, call_id: int, effects: list[Effect]) -> None:
+        """Answer the call after a round in which a nameserver has registered this broker."""
+        self._awaiting.append(call_id)
+        if not self._pending:
+            self._answer_awaiting(effects)
+
+    def _answer_awaiting(self, effects: list[Effect]) -> None:
+        if self._is_registered:
+            effects.extend(Answer(call_id, None) for call_id in self._awaiting)
+            self._awaiting.clear()
+
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the end of a call to a nameserver."""
         self._pending -= 1
@@ -143,9 +162,11 @@ class Registration:
                 self._silent.add(outcome.address)
                 text = f"nameserver {outcome.address} did not register {self._config.name}: {fault}"
                 effects.append(LogLine("WARNING", text))
-        elif outcome.address in self._silent:
-            self._silent.discard(outcome.address)
-            effects.append(LogLine("INFO", f"nameserver {outcome.address} registers us again"))
+        else:
+            self._is_registered = True
+            if outcome.address in self._silent:
+                self._silent.discard(outcome.address)
+                effects.append(LogLine("INFO", f"nameserver {outcome.address} registers us again"))
         if not self._pending:
             self._round_over(now, effects)
 
@@ -153,6 +174,7 @@ class Registration:
         for link, answer in self._covered:
             self._durability.send(link, answer, effects)
         self._covered = []
+        self._answer_awaiting(effects)
         if self._stopping:
             return
         interval_ms = self._config.register_interval_ms

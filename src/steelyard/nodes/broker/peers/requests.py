@@ -17,6 +17,9 @@ They are not RocketMQ's, but go to the RocketMQ listeners:
 - 9007: who the sender is (`nodes/broker/peers/joining`). The answer says who the receiver is.
 - 9008: changed users, or the digest of all (`logins/spreading`). The answer has all users of the
   receiver if its digest differs.
+- 9009: the same for access rules (`access/spreading`).
+- 9010: the same for quotas (`quotas/spreading`).
+- 9011: the same for settings of brokers and groups (`cluster/config_spreading`).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import TypeVar
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.calls.remoting import Calls
@@ -44,6 +48,15 @@ SURVEY = 9005
 HANDOVER = 9006
 IDENTIFY = 9007
 USERS = 9008
+ACLS = 9009
+QUOTAS = 9010
+CONFIGS = 9011
+
+PEER_CODES = (
+    *(FORWARD, QUEUES_WANTED, NEWS, READERS, SURVEY, HANDOVER, IDENTIFY),
+    *(USERS, ACLS, QUOTAS, CONFIGS),
+)
+"""All of them; with access control they need an administrator's account, as brokers have one."""
 
 TIMEOUT_MS = 5_000
 
@@ -177,7 +190,7 @@ class PeerRequests:
 def read_body(body: bytes, kind: type[T]) -> T:
     """Decode a JSON body. Raises ProtocolError."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=prepared(kind))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"no {kind.__name__}: {error}") from None
 

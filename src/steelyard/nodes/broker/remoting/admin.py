@@ -12,8 +12,8 @@
 | 316 | delete the queues of topics that do not exist any more | nothing is to be done |
 
 201 lists groups that were configured, have members, or have committed something. 5.x asks for 21
-and 201 by pages. Topic attributes are kept, because the Kafka listener needs them (18). Ignored:
-the attributes in 17, permissions of the whole broker.
+and 201 by pages. Topic attributes are kept, because the Kafka listener needs them (18). Of the
+attributes in 17, `cleanup.policy` has an effect. Ignored: permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
@@ -25,7 +25,8 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import RemotingRequest, serves
+from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
+from steelyard.nodes.broker.topics import ID_ATTRIBUTE, POLICY_ATTRIBUTE
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import MessageQueue
@@ -84,7 +85,8 @@ class AdminHandlers:
             header.topic_sys_flag or 0,
             header.order,
         )
-        return self._put_topics(request, (config,), now, effects)
+        policy = _asked_policy(header.attributes or "")
+        return self._put_topics(request, (config,), now, effects, policy)
 
     @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
     def update_topics(
@@ -99,12 +101,13 @@ class AdminHandlers:
         configs: tuple[TopicConfig, ...],
         now: int,
         effects: list[Effect],
+        policy: str = "",
     ) -> Command | None:
         for config in configs:
             if config.topic_name in self._topics.system:
                 remark = f"The topic[{config.topic_name}] is conflict with system topic."
                 return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-        configs = tuple(map(self._with_attributes, configs))
+        configs = tuple(self._with_attributes(config, policy) for config in configs)
         new = [config for config in configs if config != self._topics.get(config.topic_name)]
         for config in new:
             self._topics.put(config, now)
@@ -112,12 +115,17 @@ class AdminHandlers:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, request.reply(), effects)
 
-    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
-        """Keep the known attributes if a change names none: they are the Kafka listener's."""
+    def _with_attributes(self, config: TopicConfig, policy: str) -> TopicConfig:
+        """Keep the known attributes if a change names none: they are the Kafka listener's.
+
+        `policy`: the cleanup policy that is asked for. That of a topic of the Kafka listener is
+        changed there.
+        """
         known = self._topics.get(config.topic_name)
-        if known is None or config.attributes:
-            return config
-        return replace(config, attributes=known.attributes)
+        attributes = config.attributes or ({} if known is None else known.attributes)
+        if policy and ID_ATTRIBUTE not in attributes:
+            attributes = {**attributes, POLICY_ATTRIBUTE: policy}
+        return replace(config, attributes=attributes)
 
     @serves(RequestCode.DELETE_TOPIC_IN_BROKER)
     def delete_topic(
@@ -243,3 +251,26 @@ class AdminHandlers:
 
 def _version_text(version: DataVersion) -> str:
     return f'{{"counter":{version.counter},"timestamp":{version.timestamp}}}'
+
+
+_POLICIES = {"DELETE": "delete", "COMPACTION": "compact"}
+"""The values of RocketMQ's attribute, and what they are called in Kafka's settings."""
+
+
+def _asked_policy(attributes: str) -> str:
+    """Return the cleanup policy in the attributes of 17, "" without one; Kafka's name for it.
+
+    They are `+name=value` to set one, and `-name` for its default, separated by commas. Raises
+    Refusal for an unknown policy. Source: common/attribute/AttributeParser.java, TopicAttributes.
+    """
+    policy = ""
+    for text in attributes.split(","):
+        name, _, value = text.strip().partition("=")
+        if name == f"-{POLICY_ATTRIBUTE}":
+            policy = "delete"
+        elif name == f"+{POLICY_ATTRIBUTE}":
+            if value not in _POLICIES:
+                remark = f"value is not in set: {sorted(_POLICIES)}"
+                raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+            policy = _POLICIES[value]
+    return policy

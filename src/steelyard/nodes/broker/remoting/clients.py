@@ -35,7 +35,7 @@ from steelyard.nodes.broker.remoting.waiting_locks import WaitingLocks
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.seam import Effect, Hang, Link
+from steelyard.nodes.seam import Effect, Hang, Link, earliest
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -83,7 +83,8 @@ class Clients:
         self._ledger = parts.ledger
         self._flapping = Flapping()
         self._pulls = pulls
-        self._locks = QueueLocks(parts.config.lock_expiry_ms)
+        self._clock = parts.pulse.clock
+        self._locks = QueueLocks(parts.config.lock_expiry_ms, self._clock)
         delayed = parts.config.delayed_answers
         self._notifications = Notifications(parts.registry, groups, may_wait=delayed)
         self._waiting_locks = WaitingLocks(
@@ -153,7 +154,7 @@ class Clients:
 
     def scan(self, now: int, effects: list[Effect]) -> None:
         """Drop silent clients and expired locks."""
-        changes, links = self._registry.expire(now - self._config.client_expiry_ms)
+        changes, links = self._registry.expire(self._clock.ago(self._config.client_expiry_ms, now))
         effects.extend(Hang(link, "no heartbeat for too long") for link in links)
         self._announce(changes, now, effects)
         self._locks.expire(now)
@@ -261,8 +262,7 @@ class Clients:
     @property
     def next_at(self) -> int | None:
         """When to call `expire` next; None if no request and no notification waits."""
-        times = (self._waiting_locks.next_at, self._notifications.next_at)
-        return min((at for at in times if at is not None), default=None)
+        return earliest(self._waiting_locks.next_at, self._notifications.next_at)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer lock requests that waited in vain, and send notifications that are due."""

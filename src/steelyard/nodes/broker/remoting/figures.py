@@ -97,6 +97,7 @@ class FigureHandlers:
             groups=tuple(groups),
             left_out=left_out,
             process=statistics.process,
+            stood_still_ms=self._parts.pulse.stood_still_ms,
         )
         return request.reply(body=figures.write(body))
 

@@ -22,6 +22,7 @@ from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.handovers import Handovers
+from steelyard.nodes.broker.remoting.stored import check_entry
 from steelyard.nodes.broker.requests import Peer, RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
@@ -256,6 +257,7 @@ class OffsetHandlers:
         if entry is None:
             remark = f"can not find message by the offset, {header.offset}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        check_entry(request, entry)
         return request.reply(body=entry)
 
 

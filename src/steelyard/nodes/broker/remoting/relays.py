@@ -19,10 +19,12 @@ from msgspec.structs import replace
 from steelyard.errors import ConfigError, ProtocolError
 from steelyard.groups.remoting.registry import Member
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.stored import check_entry
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.acl import unsigned
 from steelyard.wire.remoting.bodies import ConsumerStatusBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -96,6 +98,7 @@ class Relays:
         if message is None:
             remark = f"can not find message by the offset, {address}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        check_entry(request, message)
         ext = {**request.ext, "brokerName": self._config.name}
         member = self._registry.find(header.consumer_group, header.client_id or "")
         question = replace(request.command, ext=ext, body=message)
@@ -139,6 +142,7 @@ class Relays:
             return None
         if len(self._asked) >= RELAYS_MAX:
             return _too_many(request)
+        question = replace(question, ext=unsigned(question.ext))  # the asker's signature is its own
         self._ask(question, _Relay(request), member, now + RELAY_TIMEOUT_MS, effects)
         return None
 

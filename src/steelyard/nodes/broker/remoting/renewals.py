@@ -61,8 +61,10 @@ class Renewals:
     @property
     def next_at(self) -> int | None:
         """When to call `due` next; None if no pull waits."""
+        if not self._waiting:
+            return None
         times = (q.asked_at + WAIT_MS for q in self._questions.values() if q.waiting)
-        return min(times, default=None) if self._waiting else None
+        return min(times, default=None)
 
     def wait(self, request: RemotingRequest, group: str, now: int, effects: list[Effect]) -> bool:
         """Let a pull wait whose subscription is newer; return False if it is to be refused."""

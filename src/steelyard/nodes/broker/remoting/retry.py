@@ -9,11 +9,13 @@ Source: broker/processor/AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from __future__ import annotations
 
+from steelyard.acl.accounts import AccountGrant
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
-from steelyard.nodes.broker.remoting.schedule import Schedule
+from steelyard.nodes.broker.remoting.delays import Delays
+from steelyard.nodes.broker.remoting.stored import check_stored
 from steelyard.nodes.broker.requests import RemotingRequest, serves
-from steelyard.nodes.broker.topics import DLQ_QUEUES, SCHEDULE_TOPIC
+from steelyard.nodes.broker.topics import DLQ_QUEUES
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import headers
@@ -28,12 +30,12 @@ from steelyard.wire.remoting.properties import Properties
 class Retries:
     """Handler of 36 CONSUMER_SEND_MSG_BACK."""
 
-    def __init__(self, parts: Parts, groups: SubscriptionGroups, schedule: Schedule) -> None:
+    def __init__(self, parts: Parts, groups: SubscriptionGroups, delays: Delays) -> None:
         self._store = parts.store
         self._topics = parts.topics
         self._groups = groups
         self._writer = parts.writer
-        self._schedule = schedule
+        self._delays = delays
         self._registration = parts.registration
         self._durability = parts.durability
         self._rng = parts.rng
@@ -51,6 +53,7 @@ class Retries:
             remark = f"look message by offset failed, {header.offset}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         view = decode_records(entry)[0]
+        check_stored(request, view, AccountGrant.SUB)
         properties = dict(view.properties)
         properties.setdefault(props.RETRY_TOPIC, view.topic)
         properties.setdefault(props.ORIGIN_MESSAGE_ID, view.offset_message_id)
@@ -70,7 +73,8 @@ class Retries:
             self._registration.changed(now, effects)
         queue_id = self._rng.randrange(min(queues, topic_config.write_queue_nums))
         if level:
-            topic, queue_id, properties = self._schedule.divert(topic, queue_id, level, properties)
+            properties[props.DELAY] = str(level)
+            topic, queue_id, properties = self._delays.divert(topic, queue_id, properties, now)
         draft = Draft(
             view.stored_body,
             Properties.of(properties),
@@ -80,7 +84,6 @@ class Retries:
             view.sys_flag,
             view.reconsume_times + 1,
         )
-        self._writer.write(topic, queue_id, draft, now, effects)
-        if topic == SCHEDULE_TOPIC:
-            self._schedule.arm(queue_id + 1, now, effects)
+        written = self._writer.write(topic, queue_id, draft, now, effects)
+        self._delays.stored(topic, queue_id, written.offset, properties, now, effects)
         return self._durability.acknowledge(request, request.reply(), effects)

@@ -92,6 +92,9 @@ class RuntimeInfo:
             "sendThreadPoolQueueSize": "0",
             "startAcceptSendRequestTimeStamp": str(statistics.started_at),
             **statistics.rates(now),
+            "compactionPasses": str(statistics.compactions),
+            "compactionBytesBefore": str(statistics.compacted_bytes),
+            "compactionBytesAfter": str(statistics.compacted_bytes_left),
             **self._parts.damage.runtime_info(),
             **self._parts.scrubbing.runtime_info(),
         }

@@ -14,15 +14,13 @@ from collections.abc import Mapping
 
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.releasing import Releasing
 from steelyard.nodes.broker.topics import SCHEDULE_TOPIC
-from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
-from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import DELAY_LEVEL_MAX
-from steelyard.wire.remoting.properties import Properties
 
 SCHEDULE_TIMER = "schedule"
 """First part of the timers' keys; the second is the level."""
@@ -48,8 +46,7 @@ class Schedule:
     def __init__(self, parts: Parts) -> None:
         self._store = parts.store
         self._table = parts.store.table("schedule")
-        self._topics = parts.topics
-        self._writer = parts.writer
+        self._releasing = Releasing(parts.topics, parts.writer)
         self._durability = parts.durability
         self._faults = parts.faults
         self._offsets = {level: int(self._table.get(str(level)) or b"0") for level in _LEVELS}
@@ -139,32 +136,7 @@ class Schedule:
         view = decode_records(entry)[0]
         properties = dict(view.properties)
         properties.pop(props.DELAY, None)
-        topic = properties.get(props.REAL_TOPIC, "")
-        config = self._topics.get(topic)
-        if config is None:
-            text = f"a delayed message was dropped: its topic {topic!r} is gone"
-            effects.append(LogLine("WARNING", text))
-            return
-        queue = properties.get(props.REAL_QID, "")
-        if not queue.isdecimal() or len(queue) > 9:
-            text = (
-                f"a delayed message of topic {topic!r} was dropped:"
-                f" it is damaged, its queue is {queue!r}"
-            )
-            effects.append(LogLine("ERROR", text))
-            return
-        queue_id = int(queue)
-        draft = Draft(
-            view.stored_body,
-            Properties.of(properties),
-            view.born_host_bytes,
-            view.born_timestamp,
-            view.flag,
-            view.sys_flag,
-            view.reconsume_times,
-        )
-        queues = max(config.write_queue_nums, config.read_queue_nums)
-        self._writer.write(topic, min(queue_id, queues - 1), draft, now, effects)
+        self._releasing.release(view, properties, now, effects)
 
     def check(self) -> None:
         for level in _LEVELS:

@@ -1,16 +1,18 @@
 """10, 310 SEND_MESSAGE and 320 SEND_BATCH_MESSAGE: messages become records of a queue.
 
 - Refused are: an invalid topic name or queue id (29); a topic that clients must not send to or that
-  is not writable (16); a message whose properties or body are too large (13); delays to the
-  millisecond (13); a topic that does not exist and cannot be created (17); a transaction if too
-  many are open (2).
+  is not writable (16); a message whose properties or body are too large (13); a delay that is too
+  long or not a number (13); a topic that does not exist and cannot be created (17); a transaction
+  if too many are open (2).
+- In a topic that is compacted, each message must have KEYS (13).
 - A topic that does not exist is created from the header's default topic; `%RETRY%` topics are also
   created without one.
 - A negative queue id means any queue.
 - The broker adds the property CLUSTER and removes WAIT=true, as 4.9 does.
 - TRAN_MSG=true makes a half message: see `transactions`. (Not of a delayed retry, which clients
   before 4.6.1 send with that property.)
-- DELAY sends the message through the schedule; one that was retried too often goes to `%DLQ%`.
+- DELAY and TIMER_* delay the message (`delays`); the answer to the latter has a handle by which it
+  can be recalled (`recall`). A message that was retried too often goes to `%DLQ%`.
 - A batch is stored as single messages at consecutive offsets, all or none. A batch of more than
   BATCH_AT_ONCE is stored in steps: messages of others may come between, and if the disk refuses a
   step, those before it stay.
@@ -20,23 +22,28 @@ Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from steelyard.errors import MessageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
-from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
+from steelyard.nodes.broker.remoting.delays import Delays
+from steelyard.nodes.broker.remoting.schedule import delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.topics import (
     DLQ_QUEUES,
     HALF_TOPIC,
     NO_SENDING,
-    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    policies,
     topic_fault,
 )
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.broker.writer import AppendResult, Draft
+from steelyard.nodes.broker.writer import AppendResult, BatchOrigin, Draft
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.bodies import TopicConfig
@@ -44,12 +51,12 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import TRANSACTION_BITS
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from steelyard.wire.remoting.message import batch_entries
+from steelyard.wire.remoting.message import BatchEntry, batch_entries
 from steelyard.wire.remoting.names import PERM_WRITE, RETRY_PREFIX, dlq_topic
-from steelyard.wire.remoting.properties import Properties, closed
+from steelyard.wire.remoting.properties import TIMER_PROPERTIES, Properties, closed
+from steelyard.wire.remoting.recall import RecallHandle
 
-TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
-
+_ADDRESS = struct.Struct(">Q")
 _NO_DELAY = frozenset((None, "0"))
 """DELAY of a message without a delay: Java writes 0 if it is given level 0."""
 
@@ -76,7 +83,7 @@ class Sends:
         self,
         parts: Parts,
         groups: SubscriptionGroups,
-        schedule: Schedule,
+        delays: Delays,
         transactions: Transactions,
     ) -> None:
         self._body_bytes_max = parts.config.store.message_bytes_max
@@ -84,13 +91,13 @@ class Sends:
         self._topics = parts.topics
         self._groups = groups
         self._writer = parts.writer
-        self._schedule = schedule
+        self._delays = delays
         self._transactions = transactions
         self._registration = parts.registration
         self._durability = parts.durability
         self._rng = parts.rng
+        self._broker_name = parts.config.name
         self._cluster_property = f"{_CLUSTER}{parts.config.cluster}\x02"
-        self._id_prefix = parts.writer.host.hex().upper()
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -117,9 +124,11 @@ class Sends:
         topic, queue_id = header.topic, asked
         if len(request.body) > self._body_bytes_max:
             raise self._too_large(request)
-        properties = self._taken(header.properties)
+        properties = Properties(self._taken(header.properties))
+        if self._needs_key(topic):
+            _check_key(properties)
         wait = _NO_WAIT not in properties.text
-        if _may_be_special(properties) or topic.startswith(RETRY_PREFIX):
+        if _may_be_special(properties.text) or topic.startswith(RETRY_PREFIX):
             topic, queue_id, properties = self._special(header, queue_id, properties, now, effects)
         draft = Draft(
             request.body,
@@ -131,9 +140,7 @@ class Sends:
             header.reconsume_times,
         )
         written = self._writer.write(topic, queue_id, draft, now, effects)
-        answer = self._stored(
-            request, asked, written.offset, f"{self._id_prefix}{written.address:016X}"
-        )
+        answer = self._stored(request, asked, written.offset, self._ids([written.address]))
         if topic is not header.topic:
             answer = self._diverted(answer, topic, queue_id, properties, written, now, effects)
         return self._durability.acknowledge(request, answer, effects) if wait else answer
@@ -157,53 +164,53 @@ class Sends:
         now: int,
         effects: list[Effect],
     ) -> Steps[Command | None]:
-        drafts: list[Draft] = []
+        topic = header.topic
+        needs_key = self._needs_key(topic)
+        messages: list[BatchEntry] = []
         wait = True
         for entry in batch_entries(request.body):
-            if drafts and not len(drafts) % STEP_READS:
+            if messages and not len(messages) % STEP_READS:
                 now, effects = yield
-            properties = self._taken(str(entry.properties, "utf-8", "replace"))
-            if _may_be_special(properties):
-                found = properties.values
-                delayed = found.get(props.DELAY) not in _NO_DELAY
-                if (
-                    delayed
-                    or not found.keys().isdisjoint(TIMER_PROPERTIES)
-                    or found.get(props.TRAN_MSG) == "true"
-                ):
-                    raise MessageError("a batch must not contain delayed or transactional messages")
-            wait = wait and _NO_WAIT not in properties.text
-            drafts.append(
-                Draft(
-                    entry.body,
-                    properties,
-                    request.peer.host,
-                    header.born_timestamp,
-                    entry.flag,
-                    header.sys_flag & ~TRANSACTION_BITS,
-                    header.reconsume_times,
-                )
-            )
-        if not 0 < len(drafts) <= self._batch_messages_max:
-            remark = f"a batch of {len(drafts)}: 1 to {self._batch_messages_max} are allowed"
+            text = self._taken(str(entry.properties, "utf-8", "replace"))
+            if needs_key or _may_be_special(text):
+                properties = Properties(text)
+                if needs_key:
+                    _check_key(properties)
+                _check_in_batch(properties)
+            if _NO_WAIT in text:
+                wait = False
+            messages.append(BatchEntry(entry.flag, entry.body, text.encode()))
+        if not 0 < len(messages) <= self._batch_messages_max:
+            remark = f"a batch of {len(messages)}: 1 to {self._batch_messages_max} are allowed"
             raise MessageError(remark)
         self._writer.admit()
-        step = len(drafts) if len(drafts) <= BATCH_AT_ONCE else STEP_WRITES
-        topic = header.topic
+        origin = BatchOrigin(
+            request.peer.host,
+            header.born_timestamp,
+            header.sys_flag & ~TRANSACTION_BITS,
+            header.reconsume_times,
+        )
+        step = len(messages) if len(messages) <= BATCH_AT_ONCE else STEP_WRITES
         offset = 0
-        ids: list[str] = []
-        for start in range(0, len(drafts), step):
+        addresses: list[int] = []
+        for start in range(0, len(messages), step):
             if start:
                 now, effects = yield
             if self._topics.get(topic) is None:  # deleted: a write would create its queue again
                 raise no_topic(topic)
-            some = drafts[start : start + step]
-            first, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
+            some = messages[start : start + step]
+            first, added = self._writer.write_many(topic, queue_id, some, origin, now, effects)
             if not start:
                 offset = first
-            ids += [f"{self._id_prefix}{address:016X}" for address in addresses]
-        answer = self._stored(request, queue_id, offset, ",".join(ids))
+            addresses += added
+        answer = self._stored(request, queue_id, offset, self._ids(addresses))
         return self._durability.acknowledge(request, answer, effects) if wait else answer
+
+    def _ids(self, addresses: Sequence[int]) -> str:
+        """Return the offset ids of messages at these addresses of this broker's logs."""
+        host = self._writer.host
+        ids = b"".join([host + _ADDRESS.pack(address) for address in addresses])
+        return ids.hex(",", len(host) + _ADDRESS.size).upper()
 
     def _stored(
         self, request: RemotingRequest, queue_id: int, offset: int, message_id: str
@@ -217,7 +224,7 @@ class Sends:
         }
         return request.reply(ext=ext)
 
-    def _taken(self, sent: str) -> Properties:
+    def _taken(self, sent: str) -> str:
         """Return the properties to store: with this broker's cluster and without `WAIT=true`.
 
         That saves 9 bytes per message (SendMessageProcessor of 4.9).
@@ -229,9 +236,16 @@ class Sends:
             text = text[len(_WAIT) :]
         else:
             text = text.replace(_LATER_WAIT, "\x02")
-        return Properties(text + self._cluster_property)
+        return text + self._cluster_property
 
     # -- checks ----------------------------------------------------------------------------------
+
+    def _needs_key(self, topic: str) -> bool:
+        """Return whether the topic is compacted, so that each message must have a key."""
+        config = self._topics.get(topic)
+        if config is None or not config.attributes:
+            return False
+        return "compact" in policies(config.attributes)
 
     def checked_queue(self, header: AnySend, now: int, effects: list[Effect]) -> int:
         """Return the queue to write to; create the topic if necessary. Raises Refusal."""
@@ -275,13 +289,9 @@ class Sends:
         """
         properties = dict(sent.values)
         topic = header.topic
-        level = delay_level(properties)
-        if any(name in properties for name in TIMER_PROPERTIES):
-            raise MessageError(
-                "this broker delays by level (property DELAY), not by time (TIMER_*)"
-            )
+        self._delays.admit(properties, now)
         half = properties.get(props.TRAN_MSG, "").lower() == "true"
-        if half and not (header.reconsume_times > 0 and level > 0):
+        if half and not (header.reconsume_times > 0 and delay_level(properties) > 0):
             if self._transactions.full:
                 remark = "too many transactions are open on this broker"
                 raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
@@ -293,13 +303,12 @@ class Sends:
             if tries_max is None:
                 tries_max = self._groups.get(group).retry_max_times
             if header.reconsume_times > tries_max:
-                properties.pop(props.DELAY, None)
-                level = 0
+                for name in (props.DELAY, *TIMER_PROPERTIES):
+                    properties.pop(name, None)
                 topic, queue_id = dlq_topic(group), 0
                 if self._topics.ensure(topic, DLQ_QUEUES, now)[1]:
                     self._registration.changed(now, effects)
-        if level > 0:
-            topic, queue_id, properties = self._schedule.divert(topic, queue_id, level, properties)
+        topic, queue_id, properties = self._delays.divert(topic, queue_id, properties, now)
         return topic, queue_id, Properties.of(properties)
 
     def _diverted(
@@ -313,13 +322,18 @@ class Sends:
         effects: list[Effect],
     ) -> Command:
         """Set timers for a message stored in another topic than requested; return the reply."""
-        if topic == SCHEDULE_TOPIC:
-            self._schedule.arm(queue_id + 1, now, effects)
-        elif topic == HALF_TOPIC:
+        unique_id = properties.values.get(props.UNIQ_KEY)
+        if topic == HALF_TOPIC:
             self._transactions.began(written.offset, now, effects)
-            unique_id = properties.values.get(props.UNIQ_KEY)
             if unique_id is not None:
                 return replace(answer, ext={**answer.ext, "transactionId": unique_id})
+            return answer
+        self._delays.stored(topic, queue_id, written.offset, properties.values, now, effects)
+        if topic == TIMER_TOPIC and unique_id is not None:
+            real, due = (properties.values[each] for each in (props.REAL_TOPIC, props.TIMER_OUT_MS))
+            if not real.startswith(RETRY_PREFIX):
+                handle = RecallHandle(real, self._broker_name, int(due), unique_id).encode()
+                return replace(answer, ext={**answer.ext, "recallHandle": handle})
         return answer
 
     def _too_large(self, request: RemotingRequest) -> MessageError:
@@ -327,7 +341,23 @@ class Sends:
         return MessageError(f"the message body of {size} bytes is larger than {most}")
 
 
-def _may_be_special(properties: Properties) -> bool:
+def _check_key(properties: Properties) -> None:
+    """Raise MessageError for a message without a key."""
+    if not properties.values.get(props.KEYS, "").strip():
+        raise MessageError("Required message key is missing")
+
+
+def _check_in_batch(properties: Properties) -> None:
+    """Raise MessageError for a message that may not be in a batch."""
+    found = properties.values
+    if (
+        found.get(props.DELAY) not in _NO_DELAY
+        or not found.keys().isdisjoint(TIMER_PROPERTIES)
+        or found.get(props.TRAN_MSG) == "true"
+    ):
+        raise MessageError("a batch must not contain delayed or transactional messages")
+
+
+def _may_be_special(properties: str) -> bool:
     """Return whether decoding is needed to see if the message is delayed or transactional."""
-    text = properties.text
-    return "DELAY" in text or "TIMER_" in text or "TRAN_MSG" in text
+    return "DELAY" in properties or "TIMER_" in properties or "TRAN_MSG" in properties

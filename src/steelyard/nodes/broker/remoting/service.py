@@ -12,18 +12,23 @@ from collections.abc import Iterable
 from functools import partial
 
 from steelyard.errors import CorruptError, DiskFullError, MessageError, ProtocolError, StorageError
+from steelyard.nodes.access.guard import AccessGuard
+from steelyard.nodes.access.needs import NEEDS, NeedLevel, check_complete
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion, Visible
 from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.peers.requests import PEER_CODES
 from steelyard.nodes.broker.remoting.admin import AdminHandlers
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.delays import Delays
 from steelyard.nodes.broker.remoting.figures import FigureHandlers
 from steelyard.nodes.broker.remoting.handovers import Handovers
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
 from steelyard.nodes.broker.remoting.progress import ProgressHandlers
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.remoting.queries import QUERY_TIMER, Queries
+from steelyard.nodes.broker.remoting.recall import Recalls
 from steelyard.nodes.broker.remoting.relays import RELAYS_TIMER, Relays
 from steelyard.nodes.broker.remoting.renewals import Renewals
 from steelyard.nodes.broker.remoting.replies import REPLIES_TIMER, Replies
@@ -34,9 +39,11 @@ from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
 from steelyard.nodes.broker.requests import Handler, Peer, Refusal, RemotingRequest, served
+from steelyard.nodes.broker.timers.timers import DelayedMessages
+from steelyard.nodes.broker.topics import INTERNAL_TOPICS
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
-from steelyard.nodes.seam import Effect, Link, Send
+from steelyard.nodes.seam import Effect, Link, Send, earliest
 from steelyard.wire.remoting.codes import NAMESERVER_CODES, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from steelyard.wire.remoting.frame import ANSWER_BYTES_MAX, too_large
@@ -52,7 +59,12 @@ class RemotingService:
     """The parts of the listener; the node passes on links, requests, responses and timers."""
 
     def __init__(
-        self, parts: Parts, visible: Visible | None, others: Iterable[object], now: int
+        self,
+        parts: Parts,
+        timers: DelayedMessages,
+        visible: Visible | None,
+        others: Iterable[object],
+        now: int,
     ) -> None:
         """Create the parts of the listener.
 
@@ -85,11 +97,12 @@ class RemotingService:
             self._conversion,
         )
         self._schedule = Schedule(parts)
-        self._transactions = Transactions(parts, self._schedule)
+        delays = Delays(self._schedule, timers)
+        self._transactions = Transactions(parts, delays)
         self.clients = Clients(parts, self._groups, self._committed, self.pulls)
         self._relays = Relays(parts)
         self._queries = Queries(parts, self._conversion)
-        sends = Sends(parts, self._groups, self._schedule, self._transactions)
+        sends = Sends(parts, self._groups, delays, self._transactions)
         self._replies = Replies(parts, sends)
         self.admin = AdminHandlers(
             parts,
@@ -99,13 +112,14 @@ class RemotingService:
         )
         serving = (
             sends,
+            Recalls(parts, timers),
             self._transactions,
             self._replies,
             self.pulls,
             Filters(parts.config),
             offsets,
             self.clients,
-            Retries(parts, self._groups, self._schedule),
+            Retries(parts, self._groups, delays),
             self._relays,
             OffsetResets(parts, self._committed, offsets),
             self._queries,
@@ -115,6 +129,11 @@ class RemotingService:
             FigureHandlers(parts, self._committed, self.pulls, self._passed),
         )
         self._handlers: dict[int, Handler] = served((*serving, *others))
+        needs = {**NEEDS, **dict.fromkeys(PEER_CODES, NeedLevel.ADMIN)}
+        check_complete(self._handlers, needs)
+        self._guard: AccessGuard | None = None
+        if parts.accounts is not None:
+            self._guard = AccessGuard(parts.accounts, needs, INTERNAL_TOPICS)
 
     def start(self, now: int, effects: list[Effect]) -> None:
         """Continue what was delayed or undecided when the broker stopped."""
@@ -133,7 +152,27 @@ class RemotingService:
             return  # its Closed was handled
         counts, code = self._requests, command.code if command.code in self._handlers else -1
         counts[code] = counts.get(code, 0) + 1
-        self._handle(RemotingRequest(command, peer), now, effects)
+        request = RemotingRequest(command, peer)
+        if self._guard is not None and command.code in self._handlers:
+            self._handle_guarded(self._guard, request, now, effects)
+        else:
+            self._handle(request, now, effects)
+
+    def _handle_guarded(
+        self, guard: AccessGuard, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> None:
+        """Handle a request if its sender may."""
+        command, peer = request.command, request.peer
+        try:
+            account = guard.admit(command, peer.link, peer.address, now, effects)
+        except ProtocolError as error:
+            self._answer(request, error, now, effects)
+            return
+        if account is None:
+            code = int(ResponseCode.NO_PERMISSION)
+            self._refused[code] = self._refused.get(code, 0) + 1
+        else:
+            self._handle(RemotingRequest(command, peer, account), now, effects)
 
     def _handle(self, request: RemotingRequest, now: int, effects: list[Effect]) -> None:
         command, link = request.command, request.peer.link
@@ -222,6 +261,8 @@ class RemotingService:
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle a closed link, if it was a client's."""
         if self._peers.pop(link, None) is not None:
+            if self._guard is not None:
+                self._guard.closed(link)
             self.pulls.closed(link)
             self._relays.closed(link, effects)
             self._replies.closed(link, effects)
@@ -233,13 +274,15 @@ class RemotingService:
     @property
     def next_at(self) -> int | None:
         """When to call `expire` next, None if nothing waits."""
-        times = (self.pulls.next_at, self.clients.next_at, self._renewals.next_at)
-        return min((at for at in times if at is not None), default=None)
+        late = None if self._guard is None else self._guard.next_at
+        return earliest(self.pulls.next_at, self.clients.next_at, self._renewals.next_at, late)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the requests that have waited long enough."""
         self.pulls.expire(now, effects)
         self.clients.expire(now, effects)
+        if self._guard is not None:
+            self._guard.expire(now, effects)
         for pull in self._renewals.due(now):
             self._handle(pull, now, effects)
 

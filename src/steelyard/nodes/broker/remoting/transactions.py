@@ -2,10 +2,10 @@
 
 A message with TRAN_MSG=true is stored in the half topic, which no consumer reads, with its real
 topic and queue in properties. The producer ends the transaction: a commit writes the message to its
-real queue (through the schedule if it has a DELAY), a rollback writes nothing. If it does not, one
-connection of its group is asked, `transaction_timeout_ms` after the half message came and then
-every `transaction_check_interval_ms`; CHECK_IMMUNITY_TIME_IN_SECONDS of the message postpones the
-first check. After `transaction_check_max` checks, sent or not, the message goes to
+real queue (later if it has a delay, which counts from then), a rollback writes nothing. If it does
+not, one connection of its group is asked, `transaction_timeout_ms` after the half message came and
+then every `transaction_check_interval_ms`; CHECK_IMMUNITY_TIME_IN_SECONDS of the message postpones
+the first check. After `transaction_check_max` checks, sent or not, the message goes to
 TRANS_CHECK_MAX_TIME_TOPIC.
 
 What survives a crash between any two writes:
@@ -34,17 +34,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from steelyard.acl.accounts import AccountGrant
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.delays import Delays
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
 from steelyard.nodes.broker.remoting.operations import Destination, Operations, TransactionOutcome
-from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS, Schedule, delay_level
+from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS
+from steelyard.nodes.broker.remoting.stored import check_stored
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
-    SCHEDULE_TOPIC,
 )
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect, Send, SetTimer
@@ -75,13 +77,13 @@ _OUTCOMES = {
 class Transactions:
     """The transactions of this broker; see the module docstring."""
 
-    def __init__(self, parts: Parts, schedule: Schedule) -> None:
+    def __init__(self, parts: Parts, delays: Delays) -> None:
         self._config = parts.config
         self._store = parts.store
         self._topics = parts.topics
         self._registry = parts.registry
         self._writer = parts.writer
-        self._schedule = schedule
+        self._delays = delays
         self._durability = parts.durability
         self._faults = parts.faults
         self._half_log = parts.store.create_log(HALF_TOPIC, 0)
@@ -126,8 +128,9 @@ class Transactions:
         found = self._verified(header)
         if isinstance(found, str):
             return request.reply(ResponseCode.SYSTEM_ERROR, found)
+        check_stored(request, found, AccountGrant.PUB)
         self._settle(now, effects)
-        target = self._target(found, outcome)
+        target = self._target(found, outcome, now)
         if target is None and outcome is TransactionOutcome.COMMIT:
             remark = f"the topic {found.property_of(props.REAL_TOPIC)!r} of the message is gone"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -175,15 +178,16 @@ class Transactions:
             del self._owed[offset]
 
     def _publish(self, target: Destination, now: int, effects: list[Effect]) -> None:
-        self._writer.write(target.topic, target.queue_id, target.draft, now, effects)
-        if target.topic == SCHEDULE_TOPIC:
-            self._schedule.arm(target.queue_id + 1, now, effects)
+        topic, queue_id, draft = target.topic, target.queue_id, target.draft
+        written = self._writer.write(topic, queue_id, draft, now, effects)
+        properties = draft.properties.values
+        self._delays.stored(topic, queue_id, written.offset, properties, now, effects)
 
     def _settle(self, now: int, effects: list[Effect]) -> None:
         """Publish what is owed. Raises StorageError if the disk still refuses."""
         for offset, outcome in list(self._owed.items()):
             half = self._half(offset)
-            target = None if half is None else self._target(half, outcome)
+            target = None if half is None else self._target(half, outcome, now)
             if target is not None:  # else its topic was deleted, or its retention ended
                 # The message gets another address now.
                 self._operations.write(offset, outcome, target, now, effects)
@@ -191,7 +195,9 @@ class Transactions:
                 self._open.hold()
             del self._owed[offset]
 
-    def _target(self, half: MessageView, outcome: TransactionOutcome) -> Destination | None:
+    def _target(
+        self, half: MessageView, outcome: TransactionOutcome, now: int
+    ) -> Destination | None:
         """Return where the message goes; None if it goes nowhere."""
         if outcome is TransactionOutcome.ROLLBACK:
             return None
@@ -206,10 +212,7 @@ class Transactions:
             if config is None:
                 return None
             queue_id = min(queue_id, max(config.write_queue_nums, config.read_queue_nums) - 1)
-            level = delay_level(properties)
-            if level:
-                diverted = self._schedule.divert(topic, queue_id, level, properties)
-                topic, queue_id, properties = diverted
+            topic, queue_id, properties = self._delays.divert(topic, queue_id, properties, now)
         draft = Draft(
             half.stored_body,
             Properties.of(properties),
@@ -286,7 +289,7 @@ class Transactions:
         group = half.property_of(props.PGROUP)
         text = f"a transaction of group {group} was given up after {checks} unanswered checks"
         effects.append(LogLine("WARNING", text))
-        target = self._target(half, TransactionOutcome.GIVEN_UP)
+        target = self._target(half, TransactionOutcome.GIVEN_UP, now)
         self._conclude(half, TransactionOutcome.GIVEN_UP, target, now, effects)
         return None
 

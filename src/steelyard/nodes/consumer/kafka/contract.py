@@ -7,19 +7,31 @@ answered with a ConfigError for any other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Generic, NamedTuple
 
 import msgspec
 
 from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Key = TypeVar("Key", default=bytes)
+    Value = TypeVar("Value", default=bytes)
+else:  # Python 3.11 has no defaults of type variables
+    from typing import TypeVar
+
+    Key = TypeVar("Key")
+    Value = TypeVar("Value")
+
 Partitions = tuple[TopicPartition, ...]
 
 
-class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
+class ConsumerRecord(msgspec.Struct, Generic[Key, Value], frozen=True, gc=False):
     """A record as read, `key` and `value`, at `offset` of `partition` of `topic`.
 
+    They are bytes, or what the consumer's deserializers made of them; None: there is none.
     `timestamp`: ms since the epoch, -1 if there is none; `timestamp_type`: 0 the producer's time
     (CreateTime), 1 the broker's (LogAppendTime). `headers`: names may repeat. `leader_epoch`: None
     if the broker does not send it. Source: ConsumerRecord.java.
@@ -30,8 +42,8 @@ class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp: int
     timestamp_type: int
-    key: bytes | None
-    value: bytes | None
+    key: Key | None
+    value: Value | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int | None = None
 

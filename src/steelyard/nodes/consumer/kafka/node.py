@@ -47,6 +47,7 @@ from steelyard.nodes.seam import (
     Received,
     Refused,
     SetTimer,
+    earliest,
 )
 from steelyard.nodes.starting import START_TIMER, Begin, Starting
 from steelyard.sasl.login import Login
@@ -247,7 +248,7 @@ class KafkaConsumerNode:
             self._dispatcher.due,
             now if self._again else None,
         ]
-        at = min((time for time in times if time is not None), default=None)
+        at = earliest(*times)
         if at is not None and at != self._timer_at:
             self._timer_at = at
             effects.append(SetTimer(TURN_TIMER, at))

@@ -31,7 +31,7 @@ from steelyard.nodes.consumer.remoting.copies import send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
-from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
+from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer, Verdict
 from steelyard.types import ConsumeStatus, LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -87,6 +87,17 @@ class _Return(msgspec.Struct):
     copied: set[int]
     """Positions sent as a copy after the broker did not take the message."""
     failed: set[int]
+
+
+def _later(messages: tuple[MessageView, ...], status: Verdict) -> tuple[MessageView, ...]:
+    """Return the messages that are to be consumed later, by one status for all or one for each."""
+    if isinstance(status, tuple):
+        return tuple(
+            message
+            for message, own in zip(messages, status, strict=True)
+            if own is ConsumeStatus.RECONSUME_LATER
+        )
+    return messages if status is ConsumeStatus.RECONSUME_LATER else ()
 
 
 class ConcurrentDelivery:
@@ -153,15 +164,16 @@ class ConcurrentDelivery:
         batch = self._with_listener.pop(event.ticket)
         held = batch.held
         held.application.consumed_at = now
-        later = event.status is ConsumeStatus.RECONSUME_LATER
+        later = _later(batch.messages, event.status)
         took_ms = now - batch.handed_at
-        count = len(batch.messages)
-        self._statistics.consumed(held.queue.topic, took_ms, count, not later, now)
+        consumed = len(batch.messages) - len(later)
+        self._statistics.consumed(held.queue.topic, took_ms, consumed, len(later), now)
         if batch.overdue:
             self._free += 1
             self._hand_more(now, effects)
             return
         if later and held.state in READ:
+            batch.messages = later
             if self._peers.retry_topic:
                 self._send_back(batch, None, 0, now, effects)
                 return

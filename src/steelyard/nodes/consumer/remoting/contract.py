@@ -17,7 +17,7 @@ class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
     """A delivery to the listener: messages of one queue, oldest first, at most `consume_batch`.
 
     `queue` is where they were read: a message of the group's retry topic has its own topic
-    restored.
+    restored. The result of a concurrent listener may be a tuple of statuses, one per message.
     """
 
     queue: MessageQueue
@@ -90,9 +90,13 @@ class Poll(Call[tuple[MessageView, ...]], frozen=True):
 
 
 class GiveBack(Call[None], frozen=True):
-    """Abandon the poll of this number: it ends, or its messages, which nobody saw, come again."""
+    """Abandon the poll of this number: it ends, or its messages, which nobody saw, come again.
+
+    The first `seen` of them were seen.
+    """
 
     number: int
+    seen: int = 0
 
 
 class Commit(Call[None], frozen=True):

@@ -101,6 +101,7 @@ from steelyard.nodes.starting import START_TIMER, Begin
 from steelyard.types import LogLine, MessageModel, Random
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command, is_response
+from steelyard.wording import counted
 
 __all__ = ["ConsumeBatch", "ConsumerNode", "ConsumerState", "Describe", "Stop"]
 
@@ -357,7 +358,7 @@ class ConsumerNode:
         if change.release or change.acquire:
             text = (
                 f"group {self._config.group}: {self._config.client_id} holds"
-                f" {len(decision.target)} queues, gave up {len(change.release)},"
+                f" {counted(len(decision.target), 'queue')}, gave up {len(change.release)},"
                 f" took {len(change.acquire)}"
             )
             effects.append(LogLine("INFO", text))

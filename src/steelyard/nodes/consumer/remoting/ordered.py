@@ -226,7 +226,9 @@ class OrderedDelivery:
         held.application.consumed_at = now
         ok = event.status is ConsumeOrderlyStatus.SUCCESS
         took_ms = now - turn.handed_at
-        self._statistics.consumed(held.queue.topic, took_ms, len(turn.messages), ok, now)
+        count = len(turn.messages)
+        consumed, failed = (count, 0) if ok else (0, count)
+        self._statistics.consumed(held.queue.topic, took_ms, consumed, failed, now)
         if ok and held.state in READ:
             self._finish(turn, now)
         elif held.state is HoldingState.PULLING:

@@ -52,6 +52,7 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView
+from steelyard.wording import counted
 
 
 class PollTimer(DeliveryTimer, frozen=True):
@@ -181,12 +182,15 @@ class PolledDelivery:
         if number != call.number:
             return
         self._last = 0, []
+        seen = call.seen
         for item in returned:
             held = item.held
-            if held.state not in READ:
+            count = len(item.run.messages)
+            seen, of_this = max(0, seen - count), min(seen, count)
+            if held.state not in READ or of_this == count:
                 continue
-            held.process.put_back(item.run)
-            if not item.was_out:
+            held.process.put_back(item.run, of_this)
+            if not of_this and not item.was_out:
                 self._out.pop(held.epoch, None)
                 held.application.handed = 0
                 held.wishes.agreed = None if self._config.auto_commit else held.wishes.agreed
@@ -381,7 +385,8 @@ class PolledDelivery:
 
 def _not_held(queue: MessageQueue, assignment: tuple[MessageQueue, ...]) -> ConfigError:
     return ConfigError(
-        f"{queue} is not held, or not any more; this consumer holds {len(assignment)} queues,"
+        f"{queue} is not held, or not any more; this consumer holds"
+        f" {counted(len(assignment), 'queue')},"
         f" see assignment(): {', '.join(str(tuple(held)) for held in assignment[:8])}"
     )
 

@@ -23,7 +23,7 @@ DefaultMQPullConsumerImpl.java.
 from __future__ import annotations
 
 from enum import Enum
-from typing import assert_never
+from typing import Generic, assert_never
 
 import msgspec
 
@@ -44,7 +44,7 @@ from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag
-from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.message import Body, MessageView, decode_records
 
 PULL_TIMEOUT_MS = 10_000
 """Limit of a pull beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
@@ -85,7 +85,7 @@ class PullStatus(Enum):
     """The offset is too small, or beyond the end; `next_begin_offset` is valid."""
 
 
-class PullResult(msgspec.Struct, frozen=True):
+class PullResult(msgspec.Struct, Generic[Body], frozen=True):
     """The result of one pull, with `messages` if `status` is FOUND. Source: PullResult.java.
 
     `next_begin_offset`: where the next pull should begin, whatever the status. `min_offset`,
@@ -96,7 +96,7 @@ class PullResult(msgspec.Struct, frozen=True):
     next_begin_offset: int
     min_offset: int
     max_offset: int
-    messages: tuple[MessageView, ...] = ()
+    messages: tuple[MessageView[Body], ...] = ()
 
 
 class Pull(Call[PullResult], frozen=True):

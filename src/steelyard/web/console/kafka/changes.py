@@ -12,7 +12,6 @@ from steelyard.web.console.kafka.facts import KafkaGroupFacts
 from steelyard.web.console.kafka.picture import key_of
 from steelyard.web.console.kafka.servers import KafkaBrokers, addresses, partitions
 from steelyard.web.console.questions import CreateTopic, ResetOffsets
-from steelyard.web.console.words import counted
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import EARLIEST, LATEST
 from steelyard.wire.kafka.messages.offsets import (
@@ -31,6 +30,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from steelyard.wording import counted
 
 NAMED_COMMIT = 9
 """The last version of OffsetCommit in which topics have names instead of ids."""

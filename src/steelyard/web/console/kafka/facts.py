@@ -62,6 +62,17 @@ class KafkaGroupFacts(msgspec.Struct, frozen=True):
         return tuple(sorted(found | {topic for topic, _ in self.committed}))
 
     @property
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return the partitions that members hold and of which no offset is committed."""
+        held = frozenset(place for member in self.members for place in member.assigned)
+        return held - self.committed.keys()
+
+    def reached(self, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where the group is: offsets committed, and the `begins` of what is unread."""
+        found = {place: begins[place] for place in self.unread if place in begins}
+        return {**found, **self.committed}
+
+    @property
     def protocol(self) -> str:
         """Return how members share partitions, such as `classic: range`."""
         return f"{self.kind}: {self.assignor}" if self.assignor else self.kind

@@ -54,6 +54,7 @@ async def browse(servers: KafkaBrokers, question: MessagesQuestion) -> MessagesA
     ends = await servers.offsets_at(dict.fromkeys(places, LATEST))
     by_key = {key_of(place): place for place in places if place in firsts and place in ends}
     if not by_key and places:
+        await servers.check_topic(question.topic)
         raise RemotingError(f"no broker leads {question.topic} at the moment")
     last = {key: ends[place][0] for key, place in by_key.items()}
     starts = await _starts(servers, by_key, last, where, question)

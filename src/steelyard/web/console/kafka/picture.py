@@ -16,8 +16,8 @@ from steelyard.web.console.answers import (
 from steelyard.web.console.kafka.facts import EMPTY, KafkaGroupFacts, MemberFacts
 from steelyard.web.console.words import UNKNOWN, in_seconds, named
 
-Ends = Mapping[TopicPartition, int]
-"""The offset after the last message of each partition."""
+Offsets = Mapping[TopicPartition, int]
+"""An offset of each partition: as `ends` after its last message, as `begins` its first."""
 
 Waits = Mapping[TopicPartition, int]
 """How long the first message that a group has not committed has waited in each partition, in ms."""
@@ -31,16 +31,20 @@ def key_of(place: TopicPartition) -> str:
     return f"{place.topic}/{place.partition}"
 
 
-def lag_of(place: TopicPartition, committed: Ends, ends: Ends) -> int | None:
-    """Return the messages of a partition that a group has not consumed; None if unknown."""
-    if place not in committed or place not in ends:
+def lag_of(place: TopicPartition, reached: Offsets, ends: Offsets) -> int | None:
+    """Return the messages of a partition that a group has not consumed; None if unknown.
+
+    `reached`: `KafkaGroupFacts.reached`.
+    """
+    if place not in reached or place not in ends:
         return None
-    return max(0, ends[place] - committed[place])
+    return max(0, ends[place] - reached[place])
 
 
-def line(facts: KafkaGroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
-    """Return a group's line in the list. `waits`: None if unknown."""
-    lags = [lag_of(place, facts.committed, ends) for place in facts.committed]
+def line(facts: KafkaGroupFacts, begins: Offsets, ends: Offsets, waits: Waits | None) -> GroupLine:
+    """Return a group's line in the list. `begins`: of its unread. `waits`: None if unknown."""
+    reached = facts.reached(begins)
+    lags = [lag_of(place, reached, ends) for place in reached]
     known = [lag for lag in lags if lag is not None]
     return GroupLine(
         dialect="kafka",
@@ -49,7 +53,7 @@ def line(facts: KafkaGroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
         protocol=facts.protocol,
         members=len(facts.members),
         topics=list(facts.topics),
-        lag=sum(known) if known or not facts.committed else None,
+        lag=sum(known) if known or not reached else None,
         oldest_wait_ms=None if waits is None else max(waits.values(), default=0),
         rebalancing=facts.is_rebalancing,
         last_rebalance_at=None,
@@ -59,11 +63,16 @@ def line(facts: KafkaGroupFacts, ends: Ends, waits: Waits | None) -> GroupLine:
 def picture(
     facts: KafkaGroupFacts,
     places: Sequence[TopicPartition],
-    ends: Ends,
+    begins: Offsets,
+    ends: Offsets,
     waits: Waits | None,
     now: int,
 ) -> GroupPicture:
-    """Return the picture of a group. `places`: all partitions of its topics."""
+    """Return the picture of a group. `places`: all partitions of its topics.
+
+    `begins`: of those that are unread.
+    """
+    reached = facts.reached(begins)
     owners = {place: one.member_id for one in facts.members for place in one.assigned}
     targets = {place: one.member_id for one in facts.members for place in one.target or ()}
     rows = sorted({*places, *facts.committed, *owners})
@@ -84,7 +93,7 @@ def picture(
                 next_owner=_other(targets.get(place), owners.get(place)),
                 committed=facts.committed.get(place),
                 end=ends.get(place),
-                lag=lag_of(place, facts.committed, ends),
+                lag=lag_of(place, reached, ends),
                 wait_ms=None if waits is None else waits.get(place, 0),
             )
             for place in rows

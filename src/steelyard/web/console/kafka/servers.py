@@ -92,6 +92,11 @@ class KafkaBrokers:
             raise RouteError(f"there is no topic {name}")
         return found
 
+    async def check_topic(self, name: str) -> None:
+        """Raise RouteError if a topic has gone since it was last read."""
+        self.forget()
+        await self.topic(name)
+
     async def each(self, ask: Callable[[str], Awaitable[R]]) -> list[R]:
         """Ask all brokers at once; return the answers. Raises only if none answers."""
         brokers = addresses(await self.metadata()).values()

@@ -78,21 +78,22 @@ class KafkaSource:
         facts, left_out = await describe_all(self.servers, GROUPS_MAX)
         topics = await self.servers.topics()
         places = {one.name: _places(one, topics) for one in facts}
-        ends, waits = await asyncio.gather(
-            self._ends({place for found in places.values() for place in found}), self._waits()
+        begins, ends, waits = await asyncio.gather(
+            self._begins({place for one in facts for place in one.unread}),
+            self._ends({place for found in places.values() for place in found}),
+            self._waits(),
         )
+        reached = {one.name: one.reached(begins) for one in facts}
         of_groups = {one.name: None if waits is None else waits.get(one.name, {}) for one in facts}
         return GroupsFound(
-            [line(one, ends, of_groups[one.name]) for one in facts],
+            [line(one, begins, ends, of_groups[one.name]) for one in facts],
             left_out,
             {
-                one.name: {
-                    key_of(place): lag_of(place, one.committed, ends) for place in one.committed
-                }
-                for one in facts
+                name: {key_of(place): lag_of(place, offsets, ends) for place in offsets}
+                for name, offsets in reached.items()
             },
             [
-                picture(one, places[one.name], ends, of_groups[one.name], _now())
+                picture(one, places[one.name], begins, ends, of_groups[one.name], _now())
                 for one in (facts if self._ours is None else ())
             ],
         )
@@ -100,9 +101,11 @@ class KafkaSource:
     async def group(self, name: str) -> GroupPicture:
         facts = await self._facts(name)
         places = _places(facts, await self.servers.topics())
-        ends, waits = await asyncio.gather(self._ends(places), self._waits())
+        begins, ends, waits = await asyncio.gather(
+            self._begins(facts.unread), self._ends(places), self._waits()
+        )
         of_group = None if waits is None else waits.get(name, {})
-        return picture(facts, places, ends, of_group, _now())
+        return picture(facts, places, begins, ends, of_group, _now())
 
     async def flapping(self, name: str) -> Sequence[FlappingView] | None:
         if self._ours is None:
@@ -130,8 +133,16 @@ class KafkaSource:
         except SteelyardError:
             return None
 
+    async def _begins(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return await self._offsets_at(places, EARLIEST)
+
     async def _ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        found = await self.servers.offsets_at(dict.fromkeys(places, LATEST))
+        return await self._offsets_at(places, LATEST)
+
+    async def _offsets_at(
+        self, places: Iterable[TopicPartition], time: int
+    ) -> dict[TopicPartition, int]:
+        found = await self.servers.offsets_at(dict.fromkeys(places, time))
         return {place: offset for place, (offset, _) in found.items()}
 
     async def _waits(self) -> Waits | None:
@@ -179,6 +190,8 @@ class KafkaSource:
             self._latest(places),
             self._settings(name),
         )
+        if not ends:
+            await self.servers.check_topic(name)
         oldest = await self.servers.offsets_at(dict.fromkeys(places, 0))
         return TopicPicture(
             dialect="kafka",

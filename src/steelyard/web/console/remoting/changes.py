@@ -11,7 +11,7 @@ from steelyard.errors import RouteError
 from steelyard.web.console.answers import OffsetChange
 from steelyard.web.console.questions import CreateTopic, ResetOffsets
 from steelyard.web.console.remoting.picture import key_of
-from steelyard.web.console.words import counted
+from steelyard.wording import counted
 
 
 async def reset(

@@ -17,10 +17,11 @@ from steelyard.errors import SteelyardError
 from steelyard.groups.doctor import ORDERLY, STRATEGY, strategy_name
 from steelyard.types import MessageQueue
 from steelyard.web.console.answers import GroupPicture, GroupQueue, MemberView, RebalanceNow
-from steelyard.web.console.words import UNKNOWN, counted
+from steelyard.web.console.words import UNKNOWN
 from steelyard.wire.remoting.bodies import Connection, ConsumerRunningInfo
 from steelyard.wire.remoting.flags import java_string_key
 from steelyard.wire.remoting.names import RETRY_PREFIX
+from steelyard.wording import counted
 
 PREDICTABLE = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")
 """Strategies whose plans follow from members and queues alone."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.aio.admin import Admin
@@ -30,35 +32,24 @@ from steelyard.web.console.questions import CreateTopic, MessagesQuestion, Reset
 from steelyard.web.console.rates import Rates
 from steelyard.web.console.remoting import changes
 from steelyard.web.console.remoting.figures import ClusterFigures, has_figures, kept_messages
+from steelyard.web.console.remoting.members import GROUPS_MAX, Members
 from steelyard.web.console.remoting.messages import browse
 from steelyard.web.console.remoting.picture import (
+    DEGRADED,
     EMPTY,
     STABLE,
     QueueReach,
     RemotingGroupFacts,
     key_of,
     picture,
-    protocol_of,
 )
 from steelyard.web.reading import ClusterReader
-from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
+from steelyard.wire.remoting.bodies import ConsumerConnection
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.names import RETRY_PREFIX, retry_topic
 
-GROUPS_MAX = 500
-"""Most groups that are listed."""
-
 TOPICS_MAX = 2_000
 """Most topics that are listed."""
-
-MEMBERS_MAX = 200
-"""Most members that are asked what they hold."""
-
-LEARNED_AT_ONCE = 20
-"""Groups whose protocol one reading asks for."""
-
-INFO_SECONDS = 1.5
-"""Time that a member has to say what it holds; its broker would wait for ten seconds."""
 
 NAMES_FRESH_MS = 900
 ROUTE_FRESH_MS = 3_000
@@ -91,10 +82,7 @@ class RemotingSource:
         self._lines = Fresh(self._all_topics, TOPICS_FRESH_MS)
         self._rates = Rates()
         self._internal: frozenset[str] = frozenset()
-        self._protocols: dict[str, str | None] = {}
-        self._learning: asyncio.Task[list[None]] | None = None
-        self._silent: dict[tuple[str, str], float] = {}
-        """Since when members, by group and client id, have not answered."""
+        self._members = Members(admin, self._connection)
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -106,8 +94,9 @@ class RemotingSource:
         known = [name for name in wanted if figures.knows(name)]
         others = [name for name in wanted if not figures.knows(name)]
         asked = [each for each in await at_once(self._asked, others) if each is not None]
-        lines = [figures.line(name, self._protocols.get(name)) for name in known]
+        lines = [figures.line(name, self._members.protocol(name)) for name in known]
         lines += [line for line, _ in asked]
+        lines = [self._with_hung(line) for line in lines]
         found: dict[str, Mapping[MessageQueue, QueueReach]] = {
             **{name: figures.reach(name) for name in known},
             **{line.name: progress for line, progress in asked},
@@ -116,32 +105,13 @@ class RemotingSource:
             name: {key_of(queue): row.lag for queue, row in progress.items()}
             for name, progress in found.items()
         }
-        self._learn([line.name for line in lines if line.members and line.protocol is None])
+        self._members.begin_round([line.name for line in lines if line.members])
         return GroupsFound(lines, len(names) - len(wanted), lags)
 
-    def _learn(self, names: Sequence[str]) -> None:
-        """Begin to ask how the members of some of these groups get messages, for later lists."""
-        wanted = [name for name in names if name not in self._protocols][:LEARNED_AT_ONCE]
-        if wanted and (self._learning is None or self._learning.done()):
-            self._learning = asyncio.create_task(at_once(self._ask_protocol, wanted))
-
-    async def _ask_protocol(self, name: str) -> None:
-        """Ask one member of a group. None stands for a group whose members did not answer."""
-        try:
-            connection = await self._connection(name)
-        except SteelyardError:
-            connection = None
-        protocol = None
-        if connection is not None and connection.connection_set:
-            first = connection.connection_set[0].client_id
-            info = await self._info(name, first)
-            protocol = protocol_of(connection.consume_type, connection.message_model, [info])
-        self._remember(name, protocol)
-
-    def _remember(self, name: str, protocol: str | None) -> None:
-        self._protocols[name] = protocol
-        while len(self._protocols) > GROUPS_MAX:
-            del self._protocols[next(iter(self._protocols))]
+    def _with_hung(self, line: GroupLine) -> GroupLine:
+        """Return a line with the state of a group in which a member hangs, if one does."""
+        is_degraded = line.members and self._members.hangs(line.name)
+        return replace(line, state=DEGRADED) if is_degraded else line
 
     async def _group_names(self) -> list[str]:
         """Return the groups that have ever had a member, sorted."""
@@ -168,7 +138,7 @@ class RemotingSource:
             dialect="rocketmq",
             name=name,
             state=STABLE if connection else EMPTY,
-            protocol=self._protocols.get(name),
+            protocol=self._members.protocol(name),
             members=0 if connection is None else len(connection.connection_set),
             topics=sorted({q.topic for q in progress if not q.topic.startswith(RETRY_PREFIX)}),
             lag=sum(row.lag or 0 for row in progress.values()),
@@ -179,17 +149,13 @@ class RemotingSource:
         return line, progress
 
     async def group(self, name: str) -> GroupPicture:
-        facts = await self._facts(name)
-        found = picture(facts, now_ms())
-        self._remember(name, found.protocol)
-        return found
+        return picture(await self._facts(name), now_ms())
 
     async def _facts(self, name: str) -> RemotingGroupFacts:
         connection = await self._connection(name)
         members = {} if connection is None else {c.client_id: c for c in connection.connection_set}
-        asked = sorted(members)[:MEMBERS_MAX]
         reading, infos = await asyncio.gather(
-            self._reader.read(), at_once(lambda client_id: self._info(name, client_id), asked)
+            self._reader.read(), self._members.ask(name, connection)
         )
         figures = ClusterFigures(reading)
         progress: Mapping[MessageQueue, QueueReach]
@@ -214,23 +180,11 @@ class RemotingSource:
             "" if connection is None else connection.consume_type,
             "" if connection is None else connection.message_model,
             members,
-            dict(zip(asked, infos, strict=True)),
+            infos,
             queues,
             {**idle, **progress},
-            self._silent_ms(name, members),
+            self._members.silent_ms(name),
         )
-
-    def _silent_ms(self, name: str, members: Container[str]) -> dict[str, int]:
-        """Return for how long members have not answered, and forget those that are gone."""
-        gone = [each for each in self._silent if each[0] == name and each[1] not in members]
-        for each in gone:
-            del self._silent[each]
-        now = time.monotonic()
-        return {
-            client_id: int((now - since) * 1_000)
-            for (group, client_id), since in self._silent.items()
-            if group == name
-        }
 
     async def _connection(self, name: str) -> ConsumerConnection | None:
         """Return the members of a group that all its brokers see; None if there are none.
@@ -270,20 +224,6 @@ class RemotingSource:
             return None
         except RemotingError as error:
             return error
-
-    async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
-        """Return what a member says of itself; None if it does not answer, or cannot say it."""
-        asked, at = (group, client_id), time.monotonic()
-        try:
-            async with asyncio.timeout(INFO_SECONDS):
-                info = await self._admin.running_info(group, client_id)
-        except TimeoutError:
-            self._silent.setdefault(asked, at)
-            return None
-        except SteelyardError:
-            info = None
-        self._silent.pop(asked, None)
-        return info
 
     async def _committed(self, name: str, *, waits: bool = False) -> dict[MessageQueue, QueueReach]:
         """Return the progress of a group as its brokers tell it; empty if it has none."""

@@ -1,4 +1,4 @@
-"""Who is there, and what it speaks: APIs 3, 10, 18, 46 and 60."""
+"""Who is there, and what it speaks: APIs 3, 10, 18, 60 and 75."""
 
 from __future__ import annotations
 
@@ -153,51 +153,6 @@ class ApiVersionsResponse(ApiMessage, frozen=True, gc=False):
 API_VERSIONS = Api(18, ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4), flexible=3)
 
 
-class ListPartitionReassignmentsTopics(Part, frozen=True, gc=False):
-    name: String = ""
-    partition_indexes: Sequence[Int32] = ()
-
-
-class ListPartitionReassignmentsRequest(ApiMessage, frozen=True, gc=False):
-    """ListPartitionReassignments request, API 46.
-
-    Source: ListPartitionReassignmentsRequest.json.
-    """
-
-    timeout_ms: Int32 = 60000
-    topics: Sequence[ListPartitionReassignmentsTopics] | None = None
-
-
-class OngoingPartitionReassignment(Part, frozen=True, gc=False):
-    partition_index: Int32 = 0
-    replicas: Sequence[Int32] = ()
-    adding_replicas: Sequence[Int32] = ()
-    removing_replicas: Sequence[Int32] = ()
-
-
-class OngoingTopicReassignment(Part, frozen=True, gc=False):
-    name: String = ""
-    partitions: Sequence[OngoingPartitionReassignment] = ()
-
-
-class ListPartitionReassignmentsResponse(ApiMessage, frozen=True, gc=False):
-    """ListPartitionReassignments response. Source: ListPartitionReassignmentsResponse.json."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: NullableString = ""
-    topics: Sequence[OngoingTopicReassignment] = ()
-
-
-LIST_PARTITION_REASSIGNMENTS = Api(
-    46,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    versions=(0, 0),
-    flexible=0,
-)
-
-
 class DescribeClusterRequest(ApiMessage, frozen=True, gc=False):
     """DescribeCluster request, API 60. Source: DescribeClusterRequest.json."""
 
@@ -229,4 +184,55 @@ class DescribeClusterResponse(ApiMessage, frozen=True, gc=False):
 
 DESCRIBE_CLUSTER = Api(
     60, DescribeClusterRequest, DescribeClusterResponse, versions=(0, 2), flexible=0
+)
+
+
+class DescribedTopicName(Part, frozen=True, gc=False):
+    name: String = ""
+
+
+class PartitionCursor(Part, frozen=True, gc=False):
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+class DescribeTopicPartitionsRequest(ApiMessage, frozen=True, gc=False):
+    """DescribeTopicPartitions request, API 75. Source: DescribeTopicPartitionsRequest.json."""
+
+    topics: Sequence[DescribedTopicName] = ()
+    response_partition_limit: Int32 = 2000
+    cursor: PartitionCursor | None = None
+
+
+class DescribeTopicPartitionsResponsePartition(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    partition_index: Int32 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = -1
+    replica_nodes: Sequence[Int32] = ()
+    isr_nodes: Sequence[Int32] = ()
+    eligible_leader_replicas: Sequence[Int32] | None = None
+    last_known_elr: Sequence[Int32] | None = None
+    offline_replicas: Sequence[Int32] = ()
+
+
+class DescribeTopicPartitionsResponseTopic(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    name: NullableString = ""
+    topic_id: Uuid = NO_ID
+    is_internal: Bool = False
+    partitions: Sequence[DescribeTopicPartitionsResponsePartition] = ()
+    topic_authorized_operations: Int32 = -2147483648
+
+
+class DescribeTopicPartitionsResponse(ApiMessage, frozen=True, gc=False):
+    """DescribeTopicPartitions response. Source: DescribeTopicPartitionsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Sequence[DescribeTopicPartitionsResponseTopic] = ()
+    next_cursor: PartitionCursor | None = None
+
+
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    75, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, versions=(0, 0), flexible=0
 )

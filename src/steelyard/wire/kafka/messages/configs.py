@@ -1,4 +1,4 @@
-"""The settings of topics and brokers: APIs 32, 33 and 44."""
+"""The settings of topics, groups and brokers: APIs 32, 33, 44 and 74."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from steelyard.wire.kafka.schema import (
 )
 
 TOPIC_CONFIG = 1
+DYNAMIC_BROKER_CONFIG = 2
+DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
+GROUP_CONFIG = 8
 """Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
 
 
@@ -138,4 +141,28 @@ class IncrementalAlterConfigsResponse(ApiMessage, frozen=True, gc=False):
 
 INCREMENTAL_ALTER_CONFIGS = Api(
     44, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, versions=(0, 1), flexible=1
+)
+
+
+class ListConfigResourcesRequest(ApiMessage, frozen=True, gc=False):
+    """ListConfigResources request, API 74. Source: ListConfigResourcesRequest.json."""
+
+    resource_types: Annotated[Sequence[Int8], Since(1)] = ()
+
+
+class ConfigResource(Part, frozen=True, gc=False):
+    resource_name: String = ""
+    resource_type: Annotated[Int8, Since(1)] = 16
+
+
+class ListConfigResourcesResponse(ApiMessage, frozen=True, gc=False):
+    """ListConfigResources response. Source: ListConfigResourcesResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: Sequence[ConfigResource] = ()
+
+
+LIST_CONFIG_RESOURCES = Api(
+    74, ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 1), flexible=0
 )

@@ -1,4 +1,4 @@
-"""Logins (17 and 36), what verifies the passwords of users (50 and 51), and their quotas (48)."""
+"""Logins (17 and 36), and what verifies the passwords of users (50 and 51)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     Api,
     ApiMessage,
-    Bool,
     Bytes,
-    Fixed,
     Int8,
     Int16,
     Int32,
@@ -152,46 +150,4 @@ ALTER_USER_SCRAM_CREDENTIALS = Api(
     AlterUserScramCredentialsResponse,
     versions=(0, 0),
     flexible=0,
-)
-
-
-class QuotaComponent(Part, frozen=True, gc=False):
-    entity_type: String = ""
-    match_type: Int8 = 0
-    match: NullableString = ""
-
-
-class DescribeClientQuotasRequest(ApiMessage, frozen=True, gc=False):
-    """DescribeClientQuotas request, API 48. Source: DescribeClientQuotasRequest.json."""
-
-    components: Sequence[QuotaComponent] = ()
-    strict: Bool = False
-
-
-class QuotaEntity(Part, frozen=True, gc=False):
-    entity_type: String = ""
-    entity_name: NullableString = ""
-
-
-class QuotaValue(Part, frozen=True, gc=False):
-    key: String = ""
-    value: Annotated[float, Fixed("d")] = 0.0
-
-
-class QuotaEntry(Part, frozen=True, gc=False):
-    entity: Sequence[QuotaEntity] = ()
-    values: Sequence[QuotaValue] = ()
-
-
-class DescribeClientQuotasResponse(ApiMessage, frozen=True, gc=False):
-    """DescribeClientQuotas response. Source: DescribeClientQuotasResponse.json."""
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    error_message: NullableString = ""
-    entries: Sequence[QuotaEntry] | None = ()
-
-
-DESCRIBE_CLIENT_QUOTAS = Api(
-    48, DescribeClientQuotasRequest, DescribeClientQuotasResponse, versions=(0, 1), flexible=1
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.groups.kafka.member.classic.rig import Rig, assignment, metadata, parts
 
 from steelyard.groups.kafka.member import events
@@ -160,7 +161,7 @@ class Application:
             self.step(("finish",))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(["range", "cooperative-sticky"]), st.lists(STEPS, max_size=60))
 def test_whatever_comes(name: str, steps: list[tuple[object, ...]]) -> None:
     """`check` holds after each event, nothing is ordered out of turn, and once all works it is stable with its share."""

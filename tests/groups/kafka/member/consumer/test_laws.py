@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.groups.kafka.member.consumer.rig import NAMES, Rig, T, U, parts, told
 
 from steelyard.groups.kafka.member import events
@@ -185,7 +186,7 @@ class World:
             self.step(("finish",))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(STEPS, max_size=60))
 def test_whatever_comes(steps: list[tuple[object, ...]]) -> None:
     """`check` holds after each event, nothing is ordered out of turn, and once all works it is stable with its share."""

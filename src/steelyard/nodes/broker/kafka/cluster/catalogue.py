@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of
 from steelyard.routes.brokers import BrokerEntry
 from steelyard.store.store import Store
@@ -28,8 +29,8 @@ DELETED_MAX = 100_000
 
 WHOLE, PART = b"all", b"part"
 
-_decode_attributes = msgspec.json.Decoder(dict[str, str]).decode
-_decode_entry = msgspec.json.Decoder(BrokerEntry).decode
+_decode_attributes = msgspec.json.Decoder(prepared(dict[str, str])).decode
+_decode_entry = msgspec.json.Decoder(prepared(BrokerEntry)).decode
 
 
 class Catalogue:

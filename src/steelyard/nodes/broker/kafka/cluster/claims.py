@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.nodes.broker.peers.requests import ProposedTopic
 from steelyard.store.store import Store
 
@@ -110,6 +111,6 @@ def _read(items: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, ProposedTop
     """Yield what can be read."""
     for name, data in items:
         try:
-            yield name, msgspec.json.decode(data, type=ProposedTopic)
+            yield name, msgspec.json.decode(data, type=prepared(ProposedTopic))
         except msgspec.DecodeError:
             continue

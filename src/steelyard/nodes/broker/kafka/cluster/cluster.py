@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.nodes.broker.dynamic_configs import BROKER
 from steelyard.nodes.broker.identity import cluster_id
 from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.cluster.membership import ClusterMembership
@@ -101,6 +102,10 @@ class Cluster:
         self.catalogue = Catalogue(parts.store)
         self._rng = parts.rng
         self.readers = TopicSettingsReader(config.kafka, config.store)
+        self._configs = parts.configs
+        self._configs_seen = -1
+        self._settings: dict[str, TopicSettings] = {}
+        self._renew_defaults()
         self.is_alone = not config.nameservers
         """Whether this broker is the whole cluster."""
         self.is_ready = self.is_alone
@@ -124,8 +129,6 @@ class Cluster:
         self._known: dict[str, KafkaTopic] = {}
         self._names: dict[bytes, str] = {}
         self._places: dict[tuple[str, int], PartitionPlace] = {}
-        self._settings: dict[str, TopicSettings] = {}
-        self._defaults = self.readers.of({})
         self._seen: dict[str, TopicConfig] = {}
         self._seen_version = -1
         self.wanted: dict[str, int] = {}
@@ -182,6 +185,17 @@ class Cluster:
                 return self._defaults
             settings = self._settings[topic] = self.readers.of(known.settings)
         return settings
+
+    def _renew_defaults(self) -> None:
+        """Take in what was changed of this broker's settings at run time."""
+        if self._configs_seen != self._configs.changes:
+            self._configs_seen = self._configs.changes
+            own, of_all = (
+                self._configs.of(BROKER, name) for name in (str(self._kafka.node_id), "")
+            )
+            self.readers.renew(own, of_all)
+            self._defaults = self.readers.of({})
+            self._settings.clear()
 
     def is_reserved(self, name: str) -> bool:
         """Return whether a topic of this name is hidden from Kafka clients."""
@@ -425,7 +439,8 @@ class Cluster:
         return self._topics.get(name) is not None
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """Take in changes of this broker's own topics, made through either listener."""
+        """Take in changes of this broker's topics and settings, made through either listener."""
+        self._renew_defaults()
         if self._topics.version.counter == self._seen_version:
             return
         self._seen_version = self._topics.version.counter

@@ -1,6 +1,7 @@
 """The settings of a topic, by Kafka's names: their defaults and permitted values.
 
-These have an effect here: cleanup.policy (its `delete`), max.message.bytes, message.timestamp.type,
+These have an effect here: cleanup.policy, delete.retention.ms, max.compaction.lag.ms,
+max.message.bytes, message.timestamp.type, min.cleanable.dirty.ratio, min.compaction.lag.ms,
 retention.bytes, retention.ms, segment.bytes, segment.ms. The others are only stored and returned.
 Source: clients/common/config/TopicConfig.java, storage/internals/log/LogConfig.java.
 """
@@ -14,9 +15,12 @@ import msgspec
 
 from steelyard.config import Kafka, KafkaConfig, StoreConfig
 from steelyard.errors import ConfigError
+from steelyard.nodes.broker.kafka.cluster.setting_texts import SETTING_TEXTS
 from steelyard.settings import Setting, settings_of
 from steelyard.wire.kafka.messages.configs import (
     DEFAULT_CONFIG,
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
     STATIC_BROKER_CONFIG,
     DescribeConfigsSynonym,
 )
@@ -59,17 +63,25 @@ class TopicSettings(msgspec.Struct, frozen=True, gc=False):
     """Whether records get the broker's time, not the producer's (message.timestamp.type)."""
     deletes: bool
     """Whether records past the retention are deleted (cleanup.policy has `delete`)."""
+    compacts: bool
+    """Whether only the last record of each key is kept (cleanup.policy has `compact`)."""
     retention_ms: int
     retention_bytes: int
     """Limit for one partition."""
 
 
 def named(
-    kind: int, name: str, value: str, text: str = "", choices: tuple[str, ...] = ()
+    kind: int,
+    name: str,
+    value: str,
+    text: str = "",
+    choices: tuple[str, ...] = (),
+    lowest: float = 0,
+    highest: float = _LONG_MAX,
 ) -> KafkaSetting:
     """Return a setting that has this name among the broker's, where it cannot be changed."""
     synonyms = (DescribeConfigsSynonym(name, value, DEFAULT_CONFIG),)
-    return KafkaSetting(kind, value, text, choices=choices, synonyms=synonyms)
+    return KafkaSetting(kind, value, text, lowest, highest, choices, synonyms)
 
 
 def broker_settings(*configs: KafkaConfig | StoreConfig) -> dict[Kafka, KafkaSetting]:
@@ -80,6 +92,27 @@ def broker_settings(*configs: KafkaConfig | StoreConfig) -> dict[Kafka, KafkaSet
         for each in settings_of(type(config)).values()
         if each.kafka is not None
     }
+
+
+def changed_setting(
+    setting: KafkaSetting, own: Mapping[str, str], of_all: Mapping[str, str]
+) -> KafkaSetting:
+    """Return a broker's setting, or a topic's default, with what was changed at run time.
+
+    `own`, `of_all`: the values set of this broker and of all brokers, by the broker's names.
+    """
+    name = setting.synonyms[-1].name if setting.synonyms else ""
+    changes = tuple(
+        DescribeConfigsSynonym(name, values[name], source)
+        for values, source in (
+            (own, DYNAMIC_BROKER_CONFIG),
+            (of_all, DYNAMIC_DEFAULT_BROKER_CONFIG),
+        )
+        if name in values
+    )
+    if not changes:
+        return setting
+    return setting._replace(value=changes[0].value or "", synonyms=(*changes, *setting.synonyms))
 
 
 def _of_broker(setting: Setting, kafka: Kafka, config: object) -> KafkaSetting:
@@ -94,7 +127,8 @@ def _of_broker(setting: Setting, kafka: Kafka, config: object) -> KafkaSetting:
     if value != default:
         synonyms.insert(0, DescribeConfigsSynonym(kafka.name, value, STATIC_BROKER_CONFIG))
     lowest = min(kafka.unlimited, 1)
-    return KafkaSetting(kind, value, kafka.text, lowest, setting.highest, synonyms=tuple(synonyms))
+    meaning = kafka.text or SETTING_TEXTS[kafka.name]
+    return KafkaSetting(kind, value, meaning, lowest, setting.highest, synonyms=tuple(synonyms))
 
 
 def _number(
@@ -110,7 +144,7 @@ _OF_TOPICS = {
         LIST,
         "log.cleanup.policy",
         "delete",
-        "What happens to old records; nothing is compacted here.",
+        "What happens to old records: delete, compact, or both.",
         ("delete", "compact"),
     ),
     "compression.gzip.level": _number(INT, -1, -1),
@@ -123,14 +157,25 @@ _OF_TOPICS = {
         _TYPES,
     ),
     "compression.zstd.level": _number(INT, 3, -131072),
-    "delete.retention.ms": _number(LONG, 86_400_000, 0),
+    "delete.retention.ms": named(
+        LONG,
+        "log.cleaner.delete.retention.ms",
+        "86400000",
+        "How long compaction keeps tombstones and markers of transactions.",
+    ),
     "file.delete.delay.ms": _number(LONG, 60_000, 0),
     "flush.messages": _number(LONG, _LONG_MAX, 1, "Stored; the broker's --flush decides."),
     "flush.ms": _number(LONG, _LONG_MAX, 0, "Stored; the broker's --flush decides."),
     "follower.replication.throttled.replicas": KafkaSetting(LIST, "", "Stored, without effect."),
     "index.interval.bytes": _number(INT, 4096, 0),
     "leader.replication.throttled.replicas": KafkaSetting(LIST, "", "Stored, without effect."),
-    "max.compaction.lag.ms": _number(LONG, _LONG_MAX, 1),
+    "max.compaction.lag.ms": named(
+        LONG,
+        "log.cleaner.max.compaction.lag.ms",
+        str(_LONG_MAX),
+        "Age of its first record at which a segment is compacted.",
+        lowest=1,
+    ),
     "message.timestamp.after.max.ms": _number(LONG, 3_600_000, 0),
     "message.timestamp.before.max.ms": _number(LONG, _LONG_MAX, 0),
     "message.timestamp.type": named(
@@ -140,8 +185,19 @@ _OF_TOPICS = {
         "Whose timestamp a record has: the producer's or the broker's.",
         ("CreateTime", "LogAppendTime"),
     ),
-    "min.cleanable.dirty.ratio": KafkaSetting(DOUBLE, "0.5", "Stored, without effect.", 0, 1),
-    "min.compaction.lag.ms": _number(LONG, 0, 0),
+    "min.cleanable.dirty.ratio": named(
+        DOUBLE,
+        "log.cleaner.min.cleanable.ratio",
+        "0.5",
+        "Fraction of never compacted bytes above which a partition is compacted.",
+        highest=1,
+    ),
+    "min.compaction.lag.ms": named(
+        LONG,
+        "log.cleaner.min.compaction.lag.ms",
+        "0",
+        "Age of its last record below which a segment is not compacted.",
+    ),
     "min.insync.replicas": _number(INT, 1, 1, "Stored; a partition has one replica."),
     "preallocate": KafkaSetting(BOOLEAN, "false", "Stored, without effect."),
     "segment.index.bytes": _number(INT, 10_485_760, 4),
@@ -165,7 +221,13 @@ class TopicSettingsReader:
     """Reads the settings of topics, with this broker's defaults."""
 
     def __init__(self, config: KafkaConfig, store: StoreConfig) -> None:
-        self.known = topic_settings(config, store)
+        self.known = self._static = topic_settings(config, store)
+
+    def renew(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> None:
+        """Take the broker's settings that were changed at run time: its own, and all brokers'."""
+        self.known = {
+            name: changed_setting(setting, own, of_all) for name, setting in self._static.items()
+        }
 
     def of(self, given: Mapping[str, str]) -> TopicSettings:
         """Return the effective settings: those given, which passed `check`, and the defaults."""
@@ -173,10 +235,12 @@ class TopicSettingsReader:
         def value(name: str) -> str:
             return given.get(name, self.known[name].value)
 
+        cleanup = [each.strip() for each in value("cleanup.policy").split(",")]
         return TopicSettings(
             int(value("max.message.bytes")),
             value("message.timestamp.type") == "LogAppendTime",
-            "delete" in value("cleanup.policy").split(","),
+            "delete" in cleanup,
+            "compact" in cleanup,
             int(value("retention.ms")),
             int(value("retention.bytes")),
         )
@@ -188,7 +252,7 @@ class TopicSettingsReader:
             raise ConfigError(f"Unknown topic config name: {name[:200]}")
         if value is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}")
-        fault = _fault(setting, value)
+        fault = value_fault(setting, value)
         if fault:
             raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
 
@@ -197,11 +261,12 @@ class TopicSettingsReader:
         return {
             name: value
             for name, value in given.items()
-            if name in self.known and not _fault(self.known[name], value)
+            if name in self.known and not value_fault(self.known[name], value)
         }
 
 
-def _fault(setting: KafkaSetting, value: str) -> str:
+def value_fault(setting: KafkaSetting, value: str) -> str:
+    """Return what is wrong with a setting's value, in Kafka's words; empty if nothing is."""
     if setting.kind == BOOLEAN:
         return "" if value in ("true", "false") else "Expected value to be either true or false"
     if setting.kind in (INT, LONG, DOUBLE):
@@ -216,6 +281,8 @@ def _fault(setting: KafkaSetting, value: str) -> str:
     if not setting.choices:
         return ""
     parts = value.split(",") if setting.kind == LIST else [value]
+    if setting.kind == LIST and not value.strip():
+        return ""  # an empty list: cleanup.policy keeps everything
     if all(part.strip() in setting.choices for part in parts):
         return ""
     return f"String must be one of: {', '.join(setting.choices)}"

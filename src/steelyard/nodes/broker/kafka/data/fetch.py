@@ -39,6 +39,7 @@ from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_reads import (
     IDS_SINCE,
     STEP_PARTITIONS,
+    MayRead,
     PartitionAnswer,
     Reads,
 )
@@ -115,7 +116,9 @@ class Fetches:
         sessions: Sessions,
         faults: Faults,
         notes: Notes,
+        may_read: MayRead | None = None,
     ) -> None:
+        """`may_read`: whether the sender of a fetch may read a topic; None: everybody may."""
         self._partitions = partitions
         self._producers = producers
         self._store = parts.store
@@ -123,7 +126,7 @@ class Fetches:
         self._sessions = sessions
         self._parked = ParkedFetches(parts.config.hold_waiting_max)
         self._statistics = parts.statistics
-        self._reads = Reads(partitions, producers, parts.durability, faults)
+        self._reads = Reads(partitions, producers, parts.durability, faults, may_read)
         self._notes = notes
         self._broker = parts.config.name
         self._turns = parts.turns

@@ -21,9 +21,10 @@ class Converted:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int, int, int], tuple[bytes, int]] = OrderedDict()
-        """By log, position and size of the run, and the limit; those used longest ago come first.
-        """
+        self._kept: OrderedDict[tuple[int, ...], tuple[bytes, int]] = OrderedDict()
+        """By log and its swaps of segments, position and size of the run, and the limit.
+
+        Those used longest ago come first."""
         self._kept_bytes = 0
 
     def read(
@@ -36,7 +37,7 @@ class Converted:
         empty if the first message is now known to be damaged and was given up. Raises CorruptError,
         StorageError.
         """
-        key = (log.log_id, extent.position, extent.size, bytes_max)
+        key = (log.log_id, log.swaps, extent.position, extent.size, bytes_max)
         known = self._kept.get(key)
         if known is not None:
             self._kept.move_to_end(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -20,6 +20,7 @@ from steelyard.nodes.broker.kafka.data.partitions import (
     epoch_fault,
 )
 from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.turns import Steps
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
@@ -56,6 +57,10 @@ _NO_SNAPSHOT = SnapshotId()
 _UNKNOWN = -1
 
 
+MayRead = Callable[[OpenRequest, str], bool]
+"""(fetch, topic) -> whether its sender may read the topic."""
+
+
 class PartitionAnswer(msgspec.Struct, gc=False):
     """The answer for one partition. `next_offset`: where its records end, -1 without any."""
 
@@ -82,8 +87,10 @@ class Reads:
         producers: Producers,
         durability: Durability,
         faults: Faults,
+        may_read: MayRead | None,
     ) -> None:
         self._partitions = partitions
+        self._may_read = may_read
         self._producers = producers
         self._durability = durability
         self._faults = faults
@@ -111,6 +118,11 @@ class Reads:
             place = asked.place
             if place is None or asked.version != version:
                 place = self._find(asked, version, fetch.call.version)
+            may_read = self._may_read
+            if may_read is not None and place.topic and not may_read(fetch.call, place.topic):
+                answers.append(_fault(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                at_once = True
+                continue
             log = place.log
             if log is not None:
                 asked.end = log.next_address

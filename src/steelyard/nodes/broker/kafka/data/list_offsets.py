@@ -175,7 +175,7 @@ def _first_at(log: Log, timestamp: int) -> Steps[Found | None]:
             for offset, found_at in some:
                 if found_at >= timestamp and offset >= start:
                     return offset, found_at
-        if not batch.reached:
+        if not batch.reached and batch.header.count:
             return entry
         start = max(start, entry[0], batch.header.last_offset) + 1
 
@@ -239,15 +239,16 @@ def _batch(log: Log, offset: int) -> Steps[Unpacking | None]:
 def _times(batch: Unpacking) -> Iterator[list[Found] | None]:
     """Yield some (offset, timestamp) of a batch's records at a time, and None where a step ends.
 
-    The offset of a record is the base offset plus the record's place in the batch.
+    The offset of a record is the base offset plus the record's place in the batch, unless
+    compaction removed some.
     """
-    base = batch.header.base_offset
+    base, is_sparse = batch.header.base_offset, batch.header.is_sparse
     index, effort = 0, AT_ONCE
     while index < batch.header.count:
         effort = batch.reach(index + STEP_RECORDS, effort)
         some = [
-            (base + number, found_at)
-            for number, (_, found_at) in enumerate(batch.times(index, batch.reached), index)
+            (offset if is_sparse else base + number, found_at)
+            for number, (offset, found_at) in enumerate(batch.times(index, batch.reached), index)
         ]
         if some:
             yield some

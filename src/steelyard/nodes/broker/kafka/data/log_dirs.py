@@ -1,7 +1,8 @@
-"""35 DescribeLogDirs (versions 1-5) and 46 ListPartitionReassignments (0): what the disk holds.
+"""34 AlterReplicaLogDirs (versions 1-2) and 35 DescribeLogDirs (1-5): what the disk holds.
 
-There is one log directory, and partitions never move. The size of the disk is not reported (-1).
-Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
+There is one log directory, FOLDER: a partition of this broker is in it already, and any other is
+LOG_DIR_NOT_FOUND. The size of the disk is not reported (-1).
+Source: core/kafka/server/ReplicaManager.scala alterReplicaLogDirs, describeLogDirs.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
-from steelyard.wire.kafka.messages.cluster import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
+from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+)
+from steelyard.wire.kafka.messages.placement import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
 )
 from steelyard.wire.kafka.schema import ApiMessage
 
@@ -28,7 +32,7 @@ FOLDER = "logs"
 
 
 class LogDirs:
-    """Handlers of DescribeLogDirs and ListPartitionReassignments."""
+    """Handlers of AlterReplicaLogDirs and DescribeLogDirs."""
 
     def __init__(self, store: Store, cluster: Cluster) -> None:
         self._store = store
@@ -57,8 +61,28 @@ class LogDirs:
         log = self._store.log(topic, queue_id)
         return 0 if log is None else log.size()
 
-    @serves(ListPartitionReassignmentsRequest)
-    def list_partition_reassignments(
+    @serves(AlterReplicaLogDirsRequest)
+    def alter_replica_log_dirs(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage:
-        return ListPartitionReassignmentsResponse(error_message=None)
+        results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        for asked in call.read(AlterReplicaLogDirsRequest).dirs:
+            for topic in asked.topics:
+                results.setdefault(topic.name, []).extend(
+                    AlterReplicaLogDirPartitionResult(
+                        each, self._moved(topic.name, each, asked.path)
+                    )
+                    for each in topic.partitions
+                )
+        return AlterReplicaLogDirsResponse(
+            results=[AlterReplicaLogDirTopicResult(*each) for each in results.items()]
+        )
+
+    def _moved(self, topic: str, partition: int, path: str) -> ErrorCode:
+        """Return the outcome of moving a partition's replica of this broker to a directory."""
+        if path != FOLDER:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        place = self._cluster.place(topic, partition)
+        if isinstance(place, ErrorCode):
+            return place
+        return ErrorCode.NONE if place.here else ErrorCode.NOT_LEADER_OR_FOLLOWER

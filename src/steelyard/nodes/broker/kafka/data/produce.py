@@ -13,8 +13,10 @@
 - acks=all and acks=1 mean the same, because a partition has one copy. With acks=0 there is no
   answer; an error closes the link.
 - With flush=sync the answer waits for the disk.
-- Records are not inspected: keys, timestamps and the contents of compressed batches are the
-  producer's business.
+- In a topic that is compacted, each record must have a key: otherwise INVALID_RECORD, with the
+  errors of up to ERRORS_MAX records.
+- Records with a header TIMER_* are delayed (`delayed`). Nothing else of records is inspected:
+  timestamps, and the contents of compressed batches, are the producer's business.
 Source: core/kafka/server/KafkaApis.handleProduceRequest,
 clients/common/requests/ProduceRequest.validateRecords,
 storage/internals/log/UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch.
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
+from steelyard.nodes.broker.kafka.data.delayed import DelayedRecords
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
@@ -35,9 +38,10 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
 from steelyard.store.batch import COUNT_MAX
 from steelyard.types import joined
-from steelyard.wire.kafka.compression import Compression
+from steelyard.wire.kafka.compression import Compression, decompress
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -48,11 +52,21 @@ from steelyard.wire.kafka.messages.data import (
     TopicProduceResponse,
 )
 from steelyard.wire.kafka.packing import MAGIC
-from steelyard.wire.kafka.records import SIZE_BEFORE, BatchHeader, crc_ok, read_header
+from steelyard.wire.kafka.records import (
+    HEADER_BYTES,
+    NULL,
+    SIZE_BEFORE,
+    BatchHeader,
+    crc_ok,
+    read_header,
+    read_varint,
+)
 from steelyard.wire.kafka.schema import ApiMessage
 
 ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
+ERRORS_MAX = 100
+"""Most records of a batch that are named in a refusal."""
 
 _COMPRESSIONS = frozenset(int(each) for each in Compression)
 
@@ -61,10 +75,16 @@ class Produce:
     """The handler of Produce."""
 
     def __init__(
-        self, parts: Parts, partitions: Partitions, producers: Producers, faults: Faults
+        self,
+        parts: Parts,
+        partitions: Partitions,
+        producers: Producers,
+        delayed: DelayedRecords,
+        faults: Faults,
     ) -> None:
         self._partitions = partitions
         self._producers = producers
+        self._delayed = delayed
         self._store = parts.store
         self._writer = parts.writer
         self._durability = parts.durability
@@ -162,6 +182,12 @@ class Produce:
             )
         settings = self._partitions.cluster.settings_of(topic)
         header = _checked(batch, version, settings.max_message_bytes)
+        if settings.compacts:
+            without = _without_key(batch, header)
+            if without:
+                code = ErrorCode.INVALID_RECORD
+                self._refused[code] = self._refused.get(code, 0) + 1
+                return _keyless(partition, without)
         self._writer.admit()
         append_time = now if settings.log_append_time else None
         log = partition.log
@@ -169,10 +195,7 @@ class Produce:
             log = partition.log = self._store.create_log(topic, partition.queue_id)
         timestamp = header.max_timestamp if append_time is None else append_time
         producers = self._producers
-        if header.producer_id < 0:
-            offset = self._writer.write_batch(log, batch, header.count, now, append_time)
-            producers.passed(log)
-        else:
+        if header.producer_id >= 0:
             written = producers.duplicate(log, header, now)
             if written is not None:
                 time = written.timestamp if settings.log_append_time else -1
@@ -183,6 +206,14 @@ class Produce:
             if fault:
                 raise RequestRefused(fault, _order_text(partition, header, fault))
             producers.prepare(log)
+        parted = self._delayed.part(batch, header, now)
+        if parted is not None:
+            self._delayed.store(partition, log, header, parted, append_time, now, effects)
+            return PartitionProduceResponse(partition.index, 0, -1, -1, log.min_offset)
+        if header.producer_id < 0:
+            offset = self._writer.write_batch(log, batch, header.count, now, append_time)
+            producers.passed(log)
+        else:
             offset = self._writer.write_batch(log, batch, header.count, now, append_time)
             # Before readers wake: they must not read beyond the begin of an open transaction.
             producers.wrote(log, header, offset, timestamp, now)
@@ -233,6 +264,48 @@ def _checked(batch: bytes, version: int, bytes_max: int) -> BatchHeader:
         text = f"invalid sequence number {header.base_sequence}"
         raise RequestRefused(invalid, f"{text} of producer {header.producer_id}")
     return header
+
+
+def _without_key(batch: bytes, header: BatchHeader) -> list[int]:
+    """Return the places of the first records without a key. Raises RequestRefused if damaged."""
+    found: list[int] = []
+    try:
+        data = decompress(batch[HEADER_BYTES:], header.compression)
+        at = 0
+        for number in range(header.count):
+            size, begin = read_varint(data, at)
+            _, key_at = read_varint(data, begin + 1)
+            _, key_at = read_varint(data, key_at)
+            if data[key_at] == NULL:
+                found.append(number)
+                if len(found) == ERRORS_MAX:
+                    break
+            if size < 0:
+                raise ProtocolError(f"record {number} claims {size} bytes")
+            at = begin + size
+    except (IndexError, ProtocolError) as error:
+        raise RequestRefused(ErrorCode.CORRUPT_MESSAGE, f"a damaged record: {error}") from None
+    return found
+
+
+def _keyless(partition: Partition, without: list[int]) -> PartitionProduceResponse:
+    """Return the answer to a batch that has records without a key, in Kafka's words."""
+    place = f"{partition.topic}-{partition.index}"
+    text = f"Compacted topic cannot accept message without key in topic partition {place}"
+    errors = [BatchIndexAndErrorMessage(number, text) for number in without]
+    shown = ", ".join(
+        f"RecordError(batchIndex={number}, message='{text}')" for number in without[:3]
+    )
+    return PartitionProduceResponse(
+        partition.index,
+        ErrorCode.INVALID_RECORD,
+        -1,
+        record_errors=errors,
+        error_message=(
+            f"One or more records have been rejected due to {len(errors)} record errors in total,"
+            f" and only showing the first three errors at most: [{shown}]"
+        ),
+    )
 
 
 def _order_text(partition: Partition, header: BatchHeader, fault: ErrorCode) -> str:

@@ -50,8 +50,9 @@ class ProducerStateEntry(msgspec.Struct, array_like=True):
             self.epoch = header.producer_epoch
             self.batches = []
         first = header.base_sequence
-        last = sequence_after(first, header.count - 1)
-        written = BatchMetadata(first, last, offset, offset + header.count - 1, timestamp)
+        last = sequence_after(first, header.last_offset_delta)
+        last_offset = offset + header.last_offset_delta
+        written = BatchMetadata(first, last, offset, last_offset, timestamp)
         if len(self.batches) == BATCHES_KEPT:
             del self.batches[0]
         self.batches.append(written)

@@ -20,10 +20,13 @@ ProducerStateEntry.java, UnifiedLog.analyzeAndValidateProducerState.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
+from steelyard.compaction.filtering import LastWrite
+from steelyard.decoding import prepared
 from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.producer_states import (
@@ -91,7 +94,7 @@ class Producers:
         logs = {str(log.log_id): log for log in self._store.all_logs()}
         changes: list[tuple[str, bytes | None]] = []
         for key, value in self._table.items():
-            snapshot = msgspec.msgpack.decode(value, type=_Snapshot)
+            snapshot = msgspec.msgpack.decode(value, type=prepared(_Snapshot))
             log = logs.get(key)
             if log is None:
                 changes.append((key, None))
@@ -113,7 +116,7 @@ class Producers:
             # Another power loss must not undo this once the logs have grown again.
             self._store.take_dirty().sync()
         for key, row in self._aborted.items():
-            item = msgspec.msgpack.decode(row, type=Aborted)
+            item = msgspec.msgpack.decode(row, type=prepared(Aborted))
             self._unclaimed.setdefault(int(key.partition(":")[0]), []).append(item)
 
     # -- asked by those who write ----------------------------------------------------------------
@@ -226,6 +229,33 @@ class Producers:
                 break
         return found
 
+    # -- asked by compaction -----------------------------------------------------------------------
+
+    def last_writes(self, log: Log, now: int) -> dict[int, LastWrite]:
+        """Return what each active producer wrote last, by its id."""
+        return {
+            each.producer_id: LastWrite(
+                each.batches[-1].last_offset if each.batches else -1, each.epoch
+            )
+            for each in self.active(log, now)
+        }
+
+    def forget_aborted(self, log: Log, markers: Sequence[int]) -> None:
+        """Forget the aborted transactions with these markers, of which nothing is left.
+
+        Raises StorageError. The snapshot goes first, as it must not name one that is not there.
+        """
+        known = self.of(log)
+        gone = frozenset(markers)
+        forgotten = [item for item in known.aborted if item.last in gone]
+        if forgotten:
+            known.aborted = [item for item in known.aborted if item.last not in gone]
+            known.unwritten = [item for item in known.unwritten if item.last not in gone]
+            self._save(known)
+            self._delete_rows(log, forgotten)
+
+    # -- all of a log ------------------------------------------------------------------------------
+
     def of(self, log: Log) -> LogProducers:
         """Return all producers of a log. May raise StorageError."""
         known = self._logs.get(log.log_id)
@@ -295,6 +325,11 @@ class Producers:
 
     # -- snapshots -------------------------------------------------------------------------------
 
+    def save(self, log: Log) -> None:
+        """Save a snapshot of what the log itself does not show. If the disk refuses, later."""
+        with suppress(StorageError):
+            self._save(self.of(log))
+
     def _save_in_time(self, known: LogProducers) -> None:
         grown = known.log.next_address - known.snapshot_address
         if known.unsaved >= SNAPSHOT_BATCHES or grown >= SNAPSHOT_BYTES:
@@ -327,7 +362,7 @@ class Producers:
         if value is None:
             known.snapshot_address = log.next_address
             return known
-        snapshot = msgspec.msgpack.decode(value, type=_Snapshot)
+        snapshot = msgspec.msgpack.decode(value, type=prepared(_Snapshot))
         known.known = {each.producer_id: each for each in snapshot.producers}
         opened = [
             (each.open_from, each.producer_id)

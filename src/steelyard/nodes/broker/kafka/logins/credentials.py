@@ -1,7 +1,5 @@
 """50 DescribeUserScramCredentials and 51 AlterUserScramCredentials (version 0): the users.
 
-And 48 DescribeClientQuotas (0-1), without which kafka-configs.sh describes no user: there are none.
-
 Any broker changes them; the answer waits until the live brokers know. As in Kafka, one request may
 name a user once, whatever the mechanism, and each user succeeds or fails on its own. What comes is
 the salted password; what is stored verifies it, and cannot be used in its place.
@@ -37,8 +35,6 @@ from steelyard.wire.kafka.messages.logins import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     CredentialInfo,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -68,10 +64,6 @@ class UserCredentials:
         times = Counter(user.name for user in asked) if asked else Counter(self._users.names())
         results = [self._described(name, count) for name, count in times.items()]
         return DescribeUserScramCredentialsResponse(error_message=None, results=results)
-
-    @serves(DescribeClientQuotasRequest)
-    def quotas(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        return DescribeClientQuotasResponse(error_message=None)
 
     def _described(self, name: str, count: int) -> DescribeUserScramCredentialsResult:
         user = self._users.get(name)

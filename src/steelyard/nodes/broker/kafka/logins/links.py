@@ -31,9 +31,9 @@ import msgspec
 from steelyard.config import KafkaConfig
 from steelyard.machine import Machine
 from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
-from steelyard.nodes.broker.kafka.logins.penalties import Penalties
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.penalties import Penalties
 from steelyard.nodes.seam import Admit, Effect, Hang, Link, Send
 from steelyard.printable import printable
 from steelyard.sasl.outcomes import Accepted, Challenge, Denied, ServerExchange, Step
@@ -169,6 +169,11 @@ class LinkLogins:
         """Return who has logged in on a link, as Kafka writes it: `User:alice`."""
         login = self._logins.get(link)
         return f"User:{login.user}" if login is not None and login.user else ANONYMOUS
+
+    def principal_of(self, peer: Peer) -> str:
+        """Return who a client is: its login, otherwise the owner of its certificate."""
+        found = self.principal(peer.link)
+        return f"User:{peer.owner}" if found == ANONYMOUS and peer.owner else found
 
     def admits(
         self, link: Link, message: Request | SaslToken, now: int, effects: list[Effect]

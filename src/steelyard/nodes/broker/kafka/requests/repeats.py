@@ -14,7 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from steelyard.nodes.broker.turns import Steps
-from steelyard.wire.kafka.messages.cluster import METADATA, MetadataRequestTopic
+from steelyard.wire.kafka.messages.cluster import (
+    DESCRIBE_TOPIC_PARTITIONS,
+    METADATA,
+    MetadataRequestTopic,
+)
 from steelyard.wire.kafka.messages.configs import DESCRIBE_CONFIGS
 from steelyard.wire.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE
 from steelyard.wire.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS
@@ -56,6 +60,7 @@ _LEVELS: dict[int, Sequence[_Level]] = {
     DESCRIBE_PRODUCERS.key: (_Level("topics", attrgetter("name")), _PARTITIONS),
     DESCRIBE_TRANSACTIONS.key: (_Level("transactional_ids", _itself),),
     CONSUMER_GROUP_DESCRIBE.key: (_Level("group_ids", _itself),),
+    DESCRIBE_TOPIC_PARTITIONS.key: (_Level("topics", attrgetter("name")),),
 }
 """By API, the nested arrays of names; `_levels` adds those of OffsetFetch.
 

@@ -7,13 +7,14 @@
   LEADER_NOT_AVAILABLE.
 - Leader epochs are 0: a partition never moves.
 - DescribeCluster refuses types of endpoints other than brokers. There are no fenced brokers.
-- Nobody is refused anything: the authorized operations are all that exist.
+- The authorized operations are all that exist; with an authorizer, `access/needs` replaces them and
+  hides topics.
 Source: core/kafka/server/KafkaApis.scala handleTopicMetadataRequest, handleDescribeCluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from steelyard.config import KafkaConfig
 from steelyard.nodes.broker.durability import Durability
@@ -52,6 +53,14 @@ BROKERS = 1
 STEP_TOPICS = 500
 STEP_PARTITIONS = 4_000
 """Topics and partitions described in one step, which takes about 4 ms."""
+
+
+def placed(cluster: Cluster, topic: KafkaTopic) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the leader of each partition, -1 while its broker is down, and its replicas."""
+    for name, _ in topic.layout.leaders():
+        broker = cluster.brokers.get(name)
+        replicas = () if broker is None else (broker.node_id,)
+        yield broker.node_id if broker is not None and broker.live else -1, replicas
 
 
 class MetadataHandlers:
@@ -192,22 +201,18 @@ class MetadataHandlers:
         )
 
     def _partitions(self, topic: KafkaTopic) -> list[MetadataResponsePartition]:
-        brokers = self._cluster.brokers
-        told = []
-        for partition, (name, _) in enumerate(topic.layout.leaders()):
-            broker = brokers.get(name)
-            replicas = () if broker is None else (broker.node_id,)
-            if broker is not None and broker.live:
-                part = MetadataResponsePartition(
-                    ErrorCode.NONE, partition, broker.node_id, 0, replicas, replicas
-                )
-            else:
-                error = ErrorCode.LEADER_NOT_AVAILABLE
-                part = MetadataResponsePartition(
-                    error, partition, -1, 0, replicas, replicas, replicas
-                )
-            told.append(part)
-        return told
+        return [
+            MetadataResponsePartition(
+                ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition,
+                leader,
+                0,
+                replicas,
+                replicas,
+                () if leader >= 0 else replicas,
+            )
+            for partition, (leader, replicas) in enumerate(placed(self._cluster, topic))
+        ]
 
     @serves(DescribeClusterRequest)
     def describe_cluster(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:

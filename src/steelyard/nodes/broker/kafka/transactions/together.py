@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import msgspec
 
+from steelyard.decoding import prepared
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.transactions import CommitTogether, TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
@@ -55,7 +56,7 @@ class CommitsTogether:
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
         try:
-            asked = msgspec.json.decode(request.body, type=CommitTogether)
+            asked = msgspec.json.decode(request.body, type=prepared(CommitTogether))
         except msgspec.DecodeError as fault:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"not a CommitTogether: {fault}")
         error = self._error(asked, now, effects)

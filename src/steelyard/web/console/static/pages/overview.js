@@ -9,9 +9,9 @@ import { href } from "../router.js";
 
 const GROUPS_SHOWN = 12;
 
-/** Groups that need a look come first: those that rebalance, then those without members that lag, then by lag. */
+/** Groups that need a look come first: those that rebalance, those with a member that hangs, those without members that lag, then by lag. */
 export function urgency(group) {
-  return [group.rebalancing ? 0 : 1, group.members === 0 && group.lag ? 0 : 1, -(group.oldest_wait_ms ?? 0), -(group.lag ?? 0)];
+  return [group.rebalancing ? 0 : 1, group.state === "Degraded" ? 0 : 1, group.members === 0 && group.lag ? 0 : 1, -(group.oldest_wait_ms ?? 0), -(group.lag ?? 0)];
 }
 
 function compareUrgency(a, b) {

@@ -1,0 +1,26 @@
+"""`steelyard admin`: mqadmin's commands, and our own for Kafka groups, users and access rules."""
+
+from __future__ import annotations
+
+import argparse
+
+from steelyard.admin import (
+    acls,
+    clusters,
+    groups,
+    kafka_groups,
+    members,
+    messages,
+    offsets,
+    rates,
+    topics,
+    users,
+)
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
+    inside = admin.add_subparsers(metavar="COMMAND", required=True)
+    kafka = (kafka_groups, users, acls)
+    for module in (topics, groups, *kafka, members, offsets, messages, clusters, rates):
+        module.add_commands(inside)

@@ -1,0 +1,1 @@
+"""Kafka groups: from `__consumer_offsets` and brokers' logs."""

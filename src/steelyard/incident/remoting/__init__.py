@@ -1,0 +1,1 @@
+"""RocketMQ groups: from the logs of brokers and clients."""

@@ -1,0 +1,1 @@
+"""Access control of RocketMQ's clients, at brokers and nameservers."""

@@ -1,0 +1,52 @@
+"""The accounts that apply now, and the one with which a server signs its own requests."""
+
+from __future__ import annotations
+
+from steelyard.acl.accounts import Account, Accounts
+from steelyard.errors import ConfigError
+from steelyard.nodes.seam import Call
+from steelyard.wire.remoting.acl import signed
+from steelyard.wire.remoting.command import Command
+
+
+class AccountsChanged(Call[None], frozen=True):
+    """These accounts apply from now on; answered with None, or with a ConfigError."""
+
+    accounts: Accounts
+
+
+class AccountBook:
+    """Accounts that may be replaced. Raises ConfigError if `own` is no administrator among them.
+
+    `own`: the access key of the server's own account; empty for a server that asks nobody.
+    """
+
+    def __init__(self, accounts: Accounts, own: str = "") -> None:
+        self._own = own
+        self.replace(accounts)
+
+    def replace(self, accounts: Accounts) -> None:
+        """Use these accounts from now on. Raises ConfigError, and then the former ones stay."""
+        found: Account | None = None
+        if self._own:
+            found = accounts.find(self._own)
+            if found is None or not found.is_unlimited:
+                raise ConfigError(
+                    f"the server's own account {self._own[:50]!r} (acl_access_key) must be one of"
+                    " them, an administrator without permissions of single topics or groups"
+                )
+        self.accounts = accounts
+        self._signing = found
+
+    def take(self, change: AccountsChanged) -> ConfigError | None:
+        """Replace the accounts; return why they cannot be, or None."""
+        try:
+            self.replace(change.accounts)
+        except ConfigError as error:
+            return error
+        return None
+
+    def sign(self, request: Command) -> Command:
+        """Return a request of this server, signed, if it has an account."""
+        account = self._signing
+        return request if account is None else signed(request, account.access_key, account.secret)

@@ -1,0 +1,1 @@
+"""Access control of Kafka clients: the rules, and what each request needs."""

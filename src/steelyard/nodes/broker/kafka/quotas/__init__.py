@@ -1,0 +1,1 @@
+"""How much clients may send and read, and how those who do more are slowed down."""
