@@ -325,11 +325,13 @@ class Segments:
 
 
 def _follows(before: Segment, name: SegmentName) -> bool:
-    """Return whether a segment begins where the one before ends; a cleaned one has fewer bytes."""
+    """Return whether a segment begins where the one before ends.
+
+    Of a cleaned one that is its offset only. It has fewer bytes than what it replaced, or more:
+    delete horizons make records of tombstones' batches longer (see `compaction/filtering`).
+    """
     position, offset = before.end
-    if before.name.round == 0:
-        return (position, offset) == (name.position, name.offset)
-    return offset == name.offset and position <= name.position
+    return offset == name.offset and (before.name.round > 0 or position == name.position)
 
 
 def _is(one: Segment, other: Segment) -> bool:

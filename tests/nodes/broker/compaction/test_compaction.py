@@ -24,6 +24,8 @@ from steelyard.groups.remoting.subscriptions import ALL
 from steelyard.nodes.broker.compaction import passes
 from steelyard.nodes.broker.compaction.passes import of_one_pass
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
+from steelyard.store.check import CheckFinding, check
+from steelyard.store.files import Files
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
@@ -271,6 +273,22 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
     fill(rig)
     compact(rig)
     assert offsets(rig) == [2]
+
+
+def test_segments_of_tombstones_may_grow_and_lose_nothing_at_a_restart() -> None:
+    """With its horizon each record of a batch takes more bytes, as its time is noted as a difference to the batch's."""
+    rig = ready_rig()
+    for number in range(0, 60, 6):
+        write(rig, *[(b"%02d" % each, None) for each in range(number, number + 6)])
+    write(rig, (b"z", b"1"))
+    before = rig.log().size()
+    compact(rig)
+    assert rig.log().size() > before
+    rig.restart()
+    assert offsets(rig) == list(range(61))
+    rig.node.check()
+    findings = [each for each in check(Files(rig.disk.copy())) if isinstance(each, CheckFinding)]
+    assert findings == []
 
 
 def test_aborted_records_go_and_then_their_marker() -> None:
