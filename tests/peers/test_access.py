@@ -390,11 +390,16 @@ def enforcing(maven: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_nobody_connects_without_tls(
     enforcing: Guarded, peers: dict[str, Peer], name: str, tmp_path: Path
 ) -> None:
-    """Java's clients of both lines and mqadmin work with TLS, and not without; so does our command line."""
+    """Java's clients of both lines and mqadmin work with TLS, and not without; so does our command line.
+
+    A client of 4.9 may not notice that the server has closed its connection, and wait for an answer
+    until its time is up, as with Apache's servers.
+    """
+    refused = r"No route info|send request to|wait response on the channel"
     for version, java in peers.items():
         member_name = f"{name}{version}"
         java.ask("producer", f"{member_name}p", enforcing.nameserver, f"{name}pg", **CLERK.of_java)
-        with pytest.raises(AssertionError, match=r"No route info|send request to"):
+        with pytest.raises(AssertionError, match=refused):
             java.ask("send", f"{member_name}p", "Open", name, 0, 1, 60)
         java.ask("stop", f"{member_name}p")
         words = (f"{member_name}t", enforcing.nameserver, f"{name}pt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,8 +148,15 @@ def test_topics_messages_and_changes(cluster: Running, address: str, name: str) 
     admin = AdminClient(client)
     until(lambda: len(admin.list_topics(name, 60).topics[name].partitions) == 3)
     producer = Producer({**client, "compression.type": "lz4"})
-    for number in range(9):
-        producer.produce(name, json.dumps({"n": number}), key=f"k{number}", partition=number % 3)
+    begun = time.time_ns() // 1_000_000
+    for number in range(9):  # no two of the same time, by which the console sorts
+        producer.produce(
+            name,
+            json.dumps({"n": number}),
+            key=f"k{number}",
+            partition=number % 3,
+            timestamp=begun + number,
+        )
         assert producer.flush(60) == 0
     lines = until(lambda: [one for one in read(address, "topics")["topics"] if one["name"] == name])
     assert [(one["queues"], one["internal"]) for one in lines] == [(3, False)]
