@@ -120,7 +120,11 @@ class Figures(NamedTuple):
     near_stalls: dict[int, float]
     """These, and those that waited for nearly as long as a stall does."""
     began_ms: tuple[float, float] | None
-    """From and to, after its cause; None if it is no rebalance."""
+    """From and to, after its cause; None if it is no rebalance.
+
+    As listeners saw it: not before the cause, and at the latest when it was done, or the first queue
+    that moved was delivered for the last time by its former owner.
+    """
     reprocessed: tuple[int, int]
     """At least and at most."""
     peak: int
@@ -189,6 +193,8 @@ def listeners(
 ) -> Figures:
     """From the logs of the listeners and the feeder alone."""
     begin = stage.caused
+    # A coordinator may let a newcomer wait until all members can be told at once.
+    paused_ns = min((move.after_ns - move.pause_ns for move in moved), default=0)
     twice = sum(repeated_within(of_queue, begin, end) for of_queue in watch.deliveries.values())
     before = waiting.between(begin - BEFORE_NS, begin)
     highest, lowest = max(before), min(before)
@@ -203,7 +209,7 @@ def listeners(
         pauses,
         {queue: wait / MS for queue, wait in stood.items() if queue not in pauses},
         {queue: wait / MS for queue, wait in nearly.items() if queue not in pauses},
-        (0, (stage.done - begin) / MS),
+        (0, max(stage.done - begin, paused_ns) / MS),
         (twice, twice),
         max(waiting.between(begin, end)),
         drain_ms(waiting, begin, end, usual),
@@ -422,7 +428,7 @@ brokers are new for each scenario; members are Steelyard's push consumers but wh
   **ledger**: by `steelyard.ledger.cost` from the brokers' records.
 - **true**: the same queues moved, and the same stood still (a queue that waited nearly as long as a stall, or hardly longer, within
   50 ms, may be either); each pause within 50 ms or 5 % of the longest; the beginning between its cause and 1 s after the members
-  said that it had happened; what was reprocessed lies within the bounds that the ledger gives; peak backlog within 10 % or
+  said that it had happened, or after a queue that moved was delivered for the last time by its former owner; what was reprocessed lies within the bounds that the ledger gives; peak backlog within 10 % or
   {in_flight} messages, which may be on their way to a listener, and what listeners got twice may have waited twice; drain within
   1 s, where a peak exceeds the usual backlog by more than these messages.
 - Where members report when they pass messages to their listeners (Steelyard's), the ledger's pause is that between listeners. For
