@@ -135,8 +135,9 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         data = ("--data", str(tmp_path))
         up = ("up", *data, "--nameserver-port", "0", "--broker-port", "0")
         for arguments, option in (
-            (("nameserver", "--port", port), ""),
-            (("broker", *data, "--port", port), ""),
+            (("nameserver", "--port", port), "--port"),
+            (("broker", *data, "--port", port), "--port"),
+            (("broker", *data, "--port", "0", "--kafka-port", port), "--kafka-port"),
             (("up", *data, "--nameserver-port", port), "--nameserver-port"),
             (("up", *data, "--nameserver-port", "0", "--broker-port", port), "--broker-port"),
             ((*up, "--kafka-port", port), "--kafka-port"),
@@ -144,9 +145,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
             (("http", "--port", port), "--port"),
             (("console", "--http", port), "--http"),
         ):
-            what = f"127.0.0.1:{port}: the port is in use"
-            if option:
-                what += f"; give another one with {option}\n"
+            what = f"127.0.0.1:{port}: the port is in use; give another one with {option}\n"
             assert_refused(run(*arguments), what)
 
 

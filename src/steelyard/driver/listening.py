@@ -51,18 +51,18 @@ PAIRS_MAX = 100
 """Attempts to find a free port whose second one is free as well."""
 
 
-def bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+def bind_pair(host: str, port: int, *, option: str = "") -> tuple[socket.socket, socket.socket]:
     """Bind listening sockets at a port and at the one `VIP_DISTANCE` below it.
 
-    Port 0 picks two free ones. Raises ConfigError.
+    Port 0 picks two free ones. Raises ConfigError, as `bind` does.
     """
     if 0 < port <= VIP_DISTANCE:
         raise ConfigError(f"there is no port {VIP_DISTANCE} below {port}, as vip_channel needs it")
     for left in reversed(range(PAIRS_MAX)):
-        first = bind(host, port)
+        first = bind(host, port, option=option)
         below = first.getsockname()[1] - VIP_DISTANCE
         try:
-            return first, bind(host, below)
+            return first, bind(host, below, option=option)
         except ConfigError:
             first.close()
             if port or not left:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 STOP_SECONDS = 10.0
 """Time for a clean stop before the process ends anyway."""
 
+PORT_OPTION, KAFKA_PORT_OPTION = "--port", "--kafka-port"
+"""Of `steelyard nameserver` and `broker`, whose users give fixed ports."""
+
 _log = logger("steelyard.server")
 
 
@@ -94,7 +97,7 @@ async def serve_nameserver(
     config = config or NameserverConfig()
     check(config)
     if listener is None:
-        listener = bind(host, port)
+        listener = bind(host, port, option=PORT_OPTION)
     try:
         tls = _tls_of(config.tls, "nameserver")
         accounts = _accounts_of(config.acl_file)
@@ -185,10 +188,13 @@ async def serve_broker(
     disk = LiveDisk(data)
     listeners: list[socket.socket] = []
     try:
-        listeners += bind_pair(host, port) if config.vip_channel else [bind(host, port)]
+        if config.vip_channel:
+            listeners += bind_pair(host, port, option=PORT_OPTION)
+        else:
+            listeners.append(bind(host, port, option=PORT_OPTION))
         listener, *vip = listeners
         if kafka_port is not None:
-            listeners.append(bind(host, kafka_port))
+            listeners.append(bind(host, kafka_port, option=KAFKA_PORT_OPTION))
         tls = _tls_of(config.tls, config.name)
         accounts = _accounts_of(config.acl_file)
         kafka_tls = peer_tls = None
