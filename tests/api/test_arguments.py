@@ -51,6 +51,7 @@ SHELLS: Mapping[str, Any] = {"blocking": steelyard, "aio": aio}
 GOOD_SENDS = 100
 
 SAMPLES: Mapping[str, Any] = {
+    "actions": ["Pub"],
     "address": "127.0.0.1:1",
     "body": b"x",
     "broker": "127.0.0.1:1",
@@ -75,6 +76,7 @@ SAMPLES: Mapping[str, Any] = {
     "offset_message_id": "0",
     "offsets": {MessageQueue("T", "broker-a", 0): [0]},
     "order_conf": "broker-a:1",
+    "password": "p",
     "partition": TopicPartition("T", 0),
     "partitions": [TopicPartition("T", 0)],
     "progress": GroupProgress("g", ()),
@@ -82,10 +84,12 @@ SAMPLES: Mapping[str, Any] = {
     "recall_handle": "djEgVCBiIDEgaWQ=",
     "queues": [MessageQueue("T", "broker-a", 0)],
     "request": MessageView("b", "T", 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"x", b""),
+    "resources": ["Topic:T"],
     "settings": {},
     "timestamp_ms": 0,
     "timestamps_ms": {},
     "topic": "T",
+    "user": "u",
     "value": "v",
 }
 """A right value for each argument that has no default, by name."""

@@ -29,7 +29,7 @@ from tests.peers.series import message
 from tests.waiting import until
 
 from steelyard import Admin, BrokerError, Producer, ProducerConfig, SteelyardError
-from steelyard.errors import ConnectError, RouteError
+from steelyard.errors import CallTimeoutError, ConnectError, RouteError
 
 pytestmark = pytest.mark.peer
 
@@ -376,6 +376,120 @@ def test_mqadmin(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
     assert "create topic to" in java.mqadmin(*words, **OPERATOR.of_java)
     with administrator(guarded, OPERATOR) as admin:
         until(lambda: name in admin.topics(), "the topic")
+
+
+def test_users_of_5x(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
+    """mqadmin makes a user and says what it may; Java's clients of both lines, and ours, are bound by it."""
+    if guarded.server == OLD_SERVER:
+        pytest.skip("RocketMQ 4.9 has accounts in a file only")
+    java, user = peers[NEW], Keys(f"{name}-user", "users-secret")
+    where = ("-n", guarded.nameserver, "-c", "DefaultCluster")
+
+    def told(*words: str) -> str:
+        return java.mqadmin(*words, *where, **OPERATOR.of_java)
+
+    def allow(
+        resources: str, actions: str, decision: str = "Allow", command: str = "createAcl"
+    ) -> str:
+        words = ("-s", f"User:{user.access}", "-r", resources, "-a", actions, "-d", decision)
+        return told(command, *words)
+
+    assert "success" in told("createUser", "-u", user.access, "-p", user.secret)
+    assert user.access in told("getUser", "-u", user.access)
+    assert user.access in told("listUser", "-f", name)
+    with producer(guarded, user) as refused, pytest.raises(REFUSED):
+        refused.send("Open", b"hello")
+    # Apache's brokers ask for the group's retry topic as a topic, when a client looks for its route.
+    assert "success" in allow(f"Topic:Open,Topic:%RETRY%{name}*", "Pub,Sub,Get")
+    assert "success" in allow(f"Group:{name}*,Topic:TBW102", "Sub,Get")
+    shown = told("getAcl", "-s", f"User:{user.access}")
+    assert "Topic:Open" in shown
+    assert f"Group:{name}*" in shown
+    assert user.access in told("listAcl", "-s", name)
+    with producer(guarded, user) as sender:
+        for index in range(4):
+            sender.send(message("Open", name, index, 60))
+        with pytest.raises(REFUSED):
+            sender.send("Closed", b"hello")
+    for number, (version, client) in enumerate(peers.items(), 1):
+        member_name = f"{name}{version}"
+        client.ask("producer", f"{member_name}p", guarded.nameserver, f"{name}pg", **user.of_java)
+        client.ask("send", f"{member_name}p", "Open", name, 4 * number, 4, 60)
+        with pytest.raises(AssertionError, match=r"No route info|CODE: 16 "):
+            client.ask("send", f"{member_name}p", "Closed", name, 0, 1, 60)
+        client.ask("stop", f"{member_name}p")
+        words = (f"{member_name}c", guarded.nameserver, f"{name}g{number}", "Open", "*")
+        client.ask("consumer", *words, **user.of_java)
+    sent = {f"{name}-key-{index}" for index in range(4 * (len(peers) + 1))}
+    with member(guarded, f"{name}g", user) as ours:
+        until(lambda: {view.keys for view in ours.views} >= sent, "all at ours")
+    until(
+        lambda: all(
+            {event["keys"] for event in client.received(f"{name}{version}c")} >= sent
+            for version, client in peers.items()
+        ),
+        "all at Java's",
+    )
+    for version, client in peers.items():
+        client.ask("stop", f"{name}{version}c")
+    with pytest.raises(AssertionError):
+        java.mqadmin("updateTopic", *where, "-t", f"{name}-topic", **user.of_java)
+    allow("Topic:Open", "Pub", "Deny", "updateAcl")
+    with producer(guarded, user) as denied, pytest.raises(REFUSED):
+        denied.send("Open", b"hello")
+    told("deleteAcl", "-s", f"User:{user.access}", "-r", "Topic:Open")
+    assert "Topic:Open" not in told("getAcl", "-s", f"User:{user.access}")
+    told("updateUser", "-u", user.access, "-s", "disable")
+    assert "disable" in told("getUser", "-u", user.access)
+    told("deleteUser", "-u", user.access)
+    assert user.access not in told("listUser", "-f", name)
+    # Our servers' answers to an unknown key come later and later.
+    with producer(guarded, user) as unknown, pytest.raises((*REFUSED, CallTimeoutError)):
+        unknown.send("Open", b"hello")
+
+
+def test_our_commands_for_users(guarded: Guarded, name: str) -> None:
+    """The same commands of `steelyard admin`, at Apache's brokers and ours."""
+    if guarded.server == OLD_SERVER:
+        pytest.skip("RocketMQ 4.9 has accounts in a file only")
+    user = f"{name}-user"
+    environment = java_environment() | {
+        "STEELYARD_ACCESS_KEY": OPERATOR.access,
+        "STEELYARD_SECRET_KEY": OPERATOR.secret,
+    }
+
+    def told(command: str, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [
+                *(str(STEELYARD), "admin", command, "-n", guarded.nameserver),
+                *("-c", "DefaultCluster", *words),
+            ],
+            input="users-secret\n",
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=False,
+        )
+        assert done.returncode == code, done
+        return done.stdout + done.stderr
+
+    assert "create user to 127.0.0.1:" in told("createUser", "-u", user)
+    assert "existed" in told("createUser", "-u", user, code=1)
+    words = ("-s", f"User:{user}", "-r", "Topic:Open,Topic:O*", "-a", "Pub,Sub", "-d", "Allow")
+    told("createAcl", *words, "-i", "127.0.0.1,10.0.0.0/8")
+    rows = [line.split() for line in told("getAcl", "-s", f"User:{user}").splitlines()[1:]]
+    assert sorted(rows) == [
+        [f"User:{user}", "Custom", each, "Pub,Sub", "127.0.0.1,10.0.0.0/8", "Allow"]
+        for each in ("Topic:O*", "Topic:Open")
+    ]
+    with producer(guarded, Keys(user, "users-secret")) as sender:
+        sender.send("Open", b"hello")
+    told("deleteAcl", "-s", f"User:{user}", "-r", "Topic:O*")
+    assert "Topic:O*" not in told("listAcl", "-s", user)
+    told("updateUser", "-u", user, "-t", "Super", "-s", "disable")
+    assert told("listUser", "-f", name).splitlines()[1].split() == [user, "Super", "disable"]
+    told("deleteUser", "-u", user)
+    assert f"there is no user {user}" in told("getUser", "-u", user, code=2)
 
 
 @pytest.fixture(scope="module")

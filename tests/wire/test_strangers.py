@@ -124,7 +124,8 @@ def test_a_server_is_asked_in_the_other_protocol() -> None:
         (
             Stranger.KAFKA,
             remoting.encode(Command(code=16, opaque=1, flag=1, remark="no credentials")),
-            "a RocketMQ broker answers at this address, not a Kafka broker:"
+            "a RocketMQ server that asks for credentials answers at this address, not a Kafka"
+            " broker:"
             " give a Kafka broker's address (port 9092 unless changed)",
         ),
         (Stranger.KAFKA, b"HTTP/1.1 400 Bad Request", ""),

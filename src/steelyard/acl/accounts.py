@@ -1,15 +1,17 @@
 """Accounts of RocketMQ's ACL: who signs requests, and what they may do with topics and groups.
 
-An account has a permission of each topic and group: one of its own, or a default. A group's is also
-that of its retry topic. An administrator may do everything; one that has permissions of single
-topics or groups is bound by them and its defaults, as in Apache RocketMQ.
+An account of RocketMQ 4.x has a permission of each topic and group: one of its own, or a default.
+A group's is also that of its retry topic. An administrator may do everything; one that has
+permissions of single topics or groups is bound by them and its defaults, as in Apache RocketMQ.
+Accounts of 5.x are in `policies`.
 Source: acl/plain/PlainPermissionManager.java (checkPerm), acl/common/Permission.java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import IntFlag
+from enum import Enum, IntFlag
+from typing import ClassVar
 
 import msgspec
 
@@ -20,12 +22,29 @@ ADDRESSES_MAX = 10_000
 
 
 class AccountGrant(IntFlag):
-    """What an account may do with a topic or group; of a needed one, either will do."""
+    """What an account may do with a topic or group; of needed ones, any will do.
+
+    Accounts of 4.x have PUB and SUB only; all others are actions of 5.x.
+    """
 
     DENY = 0
     PUB = 4
     SUB = 8
     PUB_OR_SUB = 12
+    CREATE = 16
+    UPDATE = 32
+    DELETE = 64
+    GET = 128
+    LIST = 256
+    ALL = 508
+
+
+class ResourceKind(Enum):
+    """What the policies of 5.x are about."""
+
+    CLUSTER = "Cluster"
+    TOPIC = "Topic"
+    GROUP = "Group"
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -43,6 +62,9 @@ class Account(msgspec.Struct, frozen=True):
     groups: Mapping[str, AccountGrant] = {}
     white: AddressPattern | None = None
 
+    GRANTABLE: ClassVar[AccountGrant] = AccountGrant.PUB_OR_SUB
+    """What accounts of this kind can have."""
+
     def __repr__(self) -> str:
         return f"<Account {self.access_key!r}>"
 
@@ -50,6 +72,16 @@ class Account(msgspec.Struct, frozen=True):
     def is_unlimited(self) -> bool:
         """Return whether it may do everything."""
         return self.is_admin and not self.topics and not self.groups
+
+    def seen_from(self, ip: str) -> Account:
+        """Return the account as it is for requests from an address."""
+        del ip
+        return self
+
+    def may_administer(self, kind: ResourceKind, name: str, needed: AccountGrant) -> bool:
+        """Return whether it may send an operator's request about a resource."""
+        del kind, name, needed
+        return self.is_admin
 
     def may_use_topic(self, topic: str, needed: AccountGrant, *, is_internal: bool = False) -> bool:
         """Return whether it may do that with a topic.

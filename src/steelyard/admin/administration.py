@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from steelyard.admin import (
+    acl_users,
     acls,
     clusters,
     groups,
@@ -22,5 +23,5 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     inside = admin.add_subparsers(metavar="COMMAND", required=True)
     kafka = (kafka_groups, users, acls)
-    for module in (topics, groups, *kafka, members, offsets, messages, clusters, rates):
+    for module in (topics, groups, *kafka, members, offsets, messages, clusters, rates, acl_users):
         module.add_commands(inside)

@@ -200,6 +200,21 @@ def given(text: str | None) -> str | None:
     return (text or "").strip() or None
 
 
+def read_password(name: str) -> str:
+    """Ask for a password twice, or read one line if standard input is not a terminal."""
+    import getpass
+
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = getpass.getpass(f"Password of {name}: ")
+        if password != getpass.getpass("Again: "):
+            raise ConfigError("the two passwords differ; nothing was changed")
+    if not password:
+        raise ConfigError("the password is empty; write it to standard input")
+    return password
+
+
 def log_to_stderr(level: str, formatter: logging.Formatter | None = None) -> None:
     """Log to standard error from this level, by default as text.
 

@@ -7,13 +7,12 @@ well. Passwords come from standard input, never from the command line, and are s
 from __future__ import annotations
 
 import argparse
-import getpass
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.admin.answers import CommandOutcome
+from steelyard.admin.asking import read_password
 from steelyard.admin.kafka_commands import AdministeredBrokers, add_kafka_command
 from steelyard.errors import ConfigError, KafkaError
 
@@ -96,7 +95,7 @@ async def _add_user(brokers: AdministeredBrokers, options: argparse.Namespace) -
         raise ConfigError(
             f"--iterations is {options.iterations}; expected {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
-    password = _password(options.name)
+    password = read_password(options.name)
     mechanisms = options.mechanism or list(SCRAM_MECHANISMS)
     for name in dict.fromkeys(mechanisms):  # a request may name a user once
         item = _upsertion(options.name, password, SCRAM_MECHANISMS[name], options.iterations)
@@ -114,19 +113,6 @@ def _upsertion(
     salt = os.urandom(SALT_BYTES)
     salted = mechanism.salted(password, salt, iterations)
     return ScramCredentialUpsertion(name, mechanism.number, iterations, salt, salted)
-
-
-def _password(name: str) -> str:
-    """Ask for a password twice, or read one line if standard input is not a terminal."""
-    if not sys.stdin.isatty():
-        password = sys.stdin.readline().rstrip("\r\n")
-    else:
-        password = getpass.getpass(f"Password of {name}: ")
-        if password != getpass.getpass("Again: "):
-            raise ConfigError("the two passwords differ; nothing was changed")
-    if not password:
-        raise ConfigError("the password is empty; write it to standard input")
-    return password
 
 
 async def _list_users(brokers: AdministeredBrokers, options: argparse.Namespace) -> CommandOutcome:

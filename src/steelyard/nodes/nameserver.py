@@ -10,6 +10,7 @@
 | 206, 224 | all topics, those of a cluster | |
 | 216 | delete a topic | |
 | 304 | topics named after clusters and brokers | and a broker that knows of more (305) |
+| 9106 | a broker's users of RocketMQ 5.x (of ours) | |
 | 322 | have the broker's topics changed since it registered? | also counts as a heartbeat |
 
 - A broker's routes are removed when its connection closes, or when it has been silent for too long,
@@ -29,6 +30,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from steelyard.acl.accounts import Accounts
+from steelyard.acl.policies import read_users
 from steelyard.config import NameserverConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.access.book import AccountBook, AccountsChanged
@@ -55,7 +57,7 @@ from steelyard.routes.table import ORDER_TOPIC_CONFIG, BrokerRegistration, Full,
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
-from steelyard.wire.remoting.codes import BROKER_CODES, RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import BROKER_CODES, RequestCode, ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
 from steelyard.wire.remoting.names import FAQ
 
@@ -93,6 +95,7 @@ class NameserverNode:
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
+            SteelyardCode.ACL_USERS: self._take_users,
         }
         check_complete(self._handlers, NEEDS)
         self._accounts = None if accounts is None else AccountBook(accounts)
@@ -236,6 +239,12 @@ class NameserverNode:
         orders = self._table.settings(ORDER_TOPIC_CONFIG)
         body_bytes = b"" if orders is None else fastjson.write(KVTable(orders))
         return _reply(ext=headers.write(reply), body=body_bytes)
+
+    def _take_users(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.BrokerNameHeader, request.ext)
+        if self._accounts is not None:
+            self._accounts.put_users(header.broker_name, read_users(request.body))
+        return _reply()
 
     def _unregister(self, request: Command, link: Link, now: int) -> Command:
         header = headers.read(headers.BrokerIdentityHeader, request.ext)

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from steelyard.errors import MessageError
 from steelyard.types import Message
-from steelyard.wire.remoting.names import DELAY_LEVEL_MAX, RETRY_PREFIX, TOPIC_CHARACTERS_MAX
+from steelyard.wire.remoting.names import (
+    DELAY_LEVEL_MAX,
+    RETRY_PREFIX,
+    SELF_TEST_TOPIC,
+    TOPIC_CHARACTERS_MAX,
+)
 from steelyard.wire.remoting.properties import TIMER_PROPERTIES
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -24,7 +29,7 @@ FORBIDDEN_TOPICS = frozenset(
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "rmq_sys_wheel_timer",
-        "SELF_TEST_TOPIC",
+        SELF_TEST_TOPIC,
         "OFFSET_MOVED_EVENT",
     }
 )

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from steelyard.acl.accounts import Account, Accounts
+from steelyard.acl.accounts import Accounts
 from steelyard.config import (
     BrokerConfig,
     ClientConfig,
@@ -21,6 +21,7 @@ from steelyard.config import (
 )
 from steelyard.errors import DamageError, DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
+from steelyard.nodes.broker.acl_users import AclUserStore
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
@@ -37,7 +38,7 @@ from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
-from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, OPERATOR, Strangers
+from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
 from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import TopicAdministrator
@@ -200,18 +201,21 @@ class SimCluster:
             config = LIAR if self.strangers.index(seat) else None
             self._run(seat, 0, lambda now: AdminNode(config))
         else:
-            self._run(seat, 0, lambda now: AdminNode(ClientConfig(**self._signing(OPERATOR))))
+            self._run(seat, 0, lambda now: AdminNode(self._operator()))
 
     @property
     def _accounts(self) -> dict[str, Accounts]:
         """What servers get in addition where there are accounts."""
         return {"accounts": ACCOUNTS} if self.scenario.accounts else {}
 
-    def _signing(self, account: Account) -> dict[str, Any]:
+    def _operator(self) -> ClientConfig:
+        return ClientConfig(**self._signing(OPERATOR.access_key, OPERATOR.secret.decode()))
+
+    def _signing(self, access_key: str, secret: str) -> dict[str, Any]:
         """Return the settings of clients that sign, where there are accounts."""
         if not self.scenario.accounts:
             return {}
-        return {"access_key": account.access_key, "secret_key": account.secret.decode()}
+        return {"access_key": access_key, "secret_key": secret}
 
     def add_strangers(self) -> None:
         """Let strangers ask all servers from now on."""
@@ -335,6 +339,10 @@ class SimCluster:
         store = Store(self._parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
+        if self.scenario.accounts:
+            users = AclUserStore(store.table("acl_users"))
+            if users.get(MEMBER.name) is None:
+                users.put(MEMBER)
         return store
 
     def _start_producer(self, seat: Seat) -> None:
@@ -344,7 +352,7 @@ class SimCluster:
             client_id=f"{seat.host.ip}@{seat.identity}",
             default_topic_queues=self.scenario.queues,
             checks=self.scenario.transactions_of_100 > 0,
-            **self._signing(CLIENT),
+            **self._signing(CLIENT.access_key, CLIENT.secret.decode()),
         )
         ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
@@ -372,7 +380,7 @@ class SimCluster:
             queue_messages_max=scenario.queue_messages_max,
             orderly=scenario.ordered,
             clean_handover=scenario.clean_handover,
-            **self._signing(CLIENT),
+            **self._signing(MEMBER.name, MEMBER.password),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 from steelyard.acl.accounts import Account, AccountGrant, Accounts
+from steelyard.acl.policies import AclUser, PolicyDecision, PolicyEntry, PolicyType
 from steelyard.config import ClientConfig
 from steelyard.nodes.access.needs import NEEDS
 from steelyard.nodes.admin import Invoke
@@ -29,6 +30,16 @@ CLIENT = Account(
     default_topic=AccountGrant.PUB_OR_SUB,
     default_group=AccountGrant.SUB,
 )
+"""The account of the producers."""
+MEMBER = AclUser(
+    "the-members",
+    "members-secret",
+    entries=tuple(
+        PolicyEntry(PolicyType.CUSTOM, resource, ("Sub", "Get"), (), PolicyDecision.ALLOW)
+        for resource in ("Topic:*", "Group:*")
+    ),
+)
+"""The user of 5.x as whom the consumers sign; brokers have it on their disks."""
 ACCOUNTS = Accounts([OPERATOR, CLIENT])
 LIAR = ClientConfig(access_key=OPERATOR.access_key, secret_key="a-guessed-secret")
 

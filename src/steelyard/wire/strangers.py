@@ -116,16 +116,19 @@ class ServerKind(Enum):
 
     NAMESERVER = "a RocketMQ nameserver"
     BROKER = "a RocketMQ broker"
+    GUARDED = "a RocketMQ server that asks for credentials"
     KAFKA = "a Kafka broker"
+
+    def may_be(self, wanted: ServerKind) -> bool:
+        """Return whether it is what is wanted, as far as is known."""
+        return self is wanted or (self is ServerKind.GUARDED and wanted is not ServerKind.KAFKA)
 
 
 def recognised(wants: Stranger, head: bytes) -> ServerKind | None:
     """The server that responds to `question` with these first bytes; None if unknown."""
     if wants is Stranger.KAFKA:
         code = _CODE.search(head) if _is_remoting(head) else None
-        if code is None:
-            return None
-        return ServerKind.NAMESERVER if code[1] == b"0" else ServerKind.BROKER
+        return None if code is None else _ANSWERERS.get(int(code[1]), ServerKind.GUARDED)
     return ServerKind.KAFKA if head[4:8] == PROBE_NUMBER.to_bytes(4, "big") else None
 
 
@@ -152,6 +155,8 @@ _CLUSTERS = (
     b'{"code":106,"flag":0,"language":"OTHER","opaque":1,'
     b'"serializeTypeCurrentRPC":"JSON","version":0}'
 )
+_ANSWERERS = {0: ServerKind.NAMESERVER, 3: ServerKind.BROKER}
+"""By the code of the answer: 3 is REQUEST_CODE_NOT_SUPPORTED."""
 _CODE = re.compile(rb'"code":(\d+)')
 _ADVICE = {
     Stranger.REMOTING: "give a nameserver's address (port 9876 unless changed)",

@@ -12,7 +12,7 @@ from tests.nodes.broker.driver import START
 
 from steelyard.acl.accounts import Account, AccountGrant, Accounts
 from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig
-from steelyard.nodes.access.needs import NEEDS, NeedLevel, check_complete
+from steelyard.nodes.access.needs import NEEDS, Administration, NeedLevel, check_complete
 from steelyard.nodes.broker.peers.requests import PEER_CODES
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.seam import Opened, Received, Send
@@ -230,10 +230,10 @@ def need_of(code: int) -> object:
 def test_every_code_has_its_case() -> None:
     """Whoever adds a request says here what it needs."""
     for code in {*BROKERS, *NAMESERVERS}:
-        assert (code in CASES) != isinstance(need_of(code), NeedLevel), code
+        assert (code in CASES) != isinstance(need_of(code), NeedLevel | Administration), code
     with pytest.raises(AssertionError, match=r"codes \[9999\]"):
         check_complete({9999: None}, NEEDS)
-    assert {*PEER_CODES, *SteelyardCode} <= {*BROKERS}
+    assert {*PEER_CODES, *SteelyardCode} <= {*BROKERS, *NAMESERVERS}
 
 
 @pytest.mark.parametrize(("kind", "code"), ALL)
@@ -256,7 +256,7 @@ def test_who_does_not_sign_is_refused(server: Guarded, kind: str, code: int) -> 
 def test_what_a_request_needs(server: Guarded, kind: str, code: int) -> None:
     need, before = need_of(code), server.files()
     case = CASES.get(code, Case())
-    if need is NeedLevel.ADMIN:
+    if need is NeedLevel.ADMIN or isinstance(need, Administration):
         server.grant(EVERYBODYS)
         assert server.asked(code, case.ext, EVERYBODYS, case.body) == DENIED
         assert server.files() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steelyard.client.administration.acl_users import AclUsers
 from steelyard.client.administration.doctor import Doctor
 from steelyard.client.administration.messages import Messages
 from steelyard.client.administration.resets import Resets
@@ -9,7 +10,7 @@ from steelyard.client.arguments import checked
 
 
 @checked
-class Admin(Resets, Messages, Doctor):
+class Admin(Resets, Messages, Doctor, AclUsers):
     """Administers a cluster: mqadmin's commands as typed methods.
 
     >>> async with Admin("127.0.0.1:9876") as admin:  # doctest: +SKIP

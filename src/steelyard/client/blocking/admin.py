@@ -177,3 +177,12 @@ class Admin:
     stats = _blocking(AsyncAdmin.stats)
     wipe_write_permission = _blocking(AsyncAdmin.wipe_write_permission)
     add_write_permission = _blocking(AsyncAdmin.add_write_permission)
+
+    # -- users of RocketMQ 5.x ---------------------------------------------------------------------
+
+    create_user = _blocking(AsyncAdmin.create_user)
+    update_user = _blocking(AsyncAdmin.update_user)
+    delete_user = _blocking(AsyncAdmin.delete_user)
+    users = _blocking(AsyncAdmin.users)
+    update_acl = _blocking(AsyncAdmin.update_acl)
+    delete_acl = _blocking(AsyncAdmin.delete_acl)

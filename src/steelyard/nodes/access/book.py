@@ -1,8 +1,15 @@
-"""The accounts that apply now, and the one with which a server signs its own requests."""
+"""The accounts that apply now, and the one with which a server signs its own requests.
+
+Accounts come from a file, which every server reads, and from the brokers' users (RocketMQ 5.x): a
+broker has its own, a nameserver those of all brokers. Of two with one name the file's counts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from steelyard.acl.accounts import Account, Accounts
+from steelyard.acl.policies import AclUser
 from steelyard.errors import ConfigError
 from steelyard.nodes.seam import Call
 from steelyard.wire.remoting.acl import signed
@@ -23,6 +30,8 @@ class AccountBook:
 
     def __init__(self, accounts: Accounts, own: str = "") -> None:
         self._own = own
+        self._users: dict[str, dict[str, Account]] = {}
+        """Of brokers, by the broker's name; the one that told last is the last."""
         self.replace(accounts)
 
     def replace(self, accounts: Accounts) -> None:
@@ -45,6 +54,19 @@ class AccountBook:
         except ConfigError as error:
             return error
         return None
+
+    def put_users(self, broker: str, users: Iterable[AclUser]) -> None:
+        """Use these users of a broker from now on, in place of its former ones."""
+        self._users.pop(broker, None)
+        accounts = {user.name: user.account() for user in users}
+        self._users[broker] = {name: each for name, each in accounts.items() if each is not None}
+
+    def find(self, access_key: str) -> Account | None:
+        """Return the account of an access key, None if there is none."""
+        found = self.accounts.find(access_key)
+        for users in reversed(self._users.values()):
+            found = found or users.get(access_key)
+        return found
 
     def sign(self, request: Command) -> Command:
         """Return a request of this server, signed, if it has an account."""

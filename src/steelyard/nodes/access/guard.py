@@ -4,8 +4,9 @@
    with its access key.
 2. The request has to be signed by the account (`wire.remoting.acl`). Signatures are compared in
    constant time, and an unknown account costs as much as a known one.
-3. The account needs the rights of the request (`needs`). Sending to the topic of message traces is
-   open to every account. Topics of the servers themselves have no default permission.
+3. The account needs the rights of the request (`needs`), from the request's address. Sending to
+   the topic of message traces is open to every account. Topics of the servers themselves have no
+   default permission.
 
 What is refused is answered with 16 NO_PERMISSION, as 5.x does (4.9: 1). The answer to a wrong
 signature comes late, and later each time (`penalties`); a link that has proven an account waits for
@@ -22,9 +23,9 @@ from itertools import count
 
 import msgspec
 
-from steelyard.acl.accounts import Account, AccountGrant
+from steelyard.acl.accounts import Account, AccountGrant, ResourceKind
 from steelyard.nodes.access.book import AccountBook
-from steelyard.nodes.access.needs import Need, NeedLevel, Right
+from steelyard.nodes.access.needs import Administration, Need, NeedLevel, Right
 from steelyard.nodes.penalties import Penalties
 from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import Effect, Link, Send
@@ -69,15 +70,21 @@ class _LateAnswer(msgspec.Struct):
 class AccessGuard:
     """The checks of a server's requests; see the module docstring.
 
-    `needs`: by request code; `internal`: topics of the servers themselves.
+    `needs`: by request code; `internal`: topics of the servers themselves. `cluster`: its name; a
+    server that belongs to none leaves it empty, and takes permissions for any.
     """
 
     def __init__(
-        self, book: AccountBook, needs: Mapping[int, Need], internal: Collection[str] = ()
+        self,
+        book: AccountBook,
+        needs: Mapping[int, Need],
+        internal: Collection[str] = (),
+        cluster: str = "",
     ) -> None:
         self._book = book
         self._needs = needs
         self._internal = internal
+        self._cluster = cluster
         self._penalties = Penalties(DELAY_MS)
         self._refusals = Refusals()
         self._proven: dict[Link, str] = {}
@@ -114,7 +121,7 @@ class AccessGuard:
         key = command.ext.get(ACCESS_KEY)
         if not key:
             raise AccessDenied("the request is not signed: this server wants an AccessKey")
-        account = accounts.find(key)
+        account = self._book.find(key)
         if account is not None and accounts.is_white_for(account, ip):
             return EVERYTHING
         if self._proven.get(link) != key and (
@@ -125,14 +132,18 @@ class AccessGuard:
             self._proven.pop(link, None)
             raise _WrongSignature(f"check signature failed for accessKey={printable(key)[:100]}")
         self._proven[link] = key
-        return account
+        return account.seen_from(ip)
 
     # -- what --------------------------------------------------------------------------------------
 
     def _check(self, command: Command, account: Account) -> None:
         need = self._needs[command.code]
-        if need is NeedLevel.ADMIN:
-            if not account.is_admin:
+        if need is NeedLevel.ADMIN or isinstance(need, Administration):
+            is_allowed = account.is_admin
+            if isinstance(need, Administration):
+                name = self._cluster if need.kind is ResourceKind.CLUSTER else need.name(command)
+                is_allowed = account.may_administer(need.kind, name, need.needed)
+            if not is_allowed:
                 raise AccessDenied(
                     f"request code={command.code} needs an administrator, which"
                     f" accessKey={account.access_key} is not"
@@ -146,7 +157,7 @@ class AccessGuard:
 
     def _has(self, account: Account, right: Right) -> bool:
         if right.is_group:
-            return account.may_use_group(right.name)
+            return account.may_use_group(right.name, right.needed)
         if right.name == TRACE_TOPIC and right.needed & AccountGrant.PUB:
             return True
         return may_use(account, right.name, right.needed, self._internal)
@@ -210,7 +221,8 @@ def no_permission(
 ) -> str:
     """Return the remark about a missing right."""
     kind = "group" if is_group or name.startswith(RETRY_PREFIX) else "topic"
-    words = " or ".join(grant.name for grant in needed if grant.name)
+    grants = needed & account.GRANTABLE
+    words = " or ".join(grant.name for grant in grants if grant.name)
     return (
         f"no permission for {kind} {printable(name)[:200]}: {words} is not granted to"
         f" accessKey={account.access_key}"

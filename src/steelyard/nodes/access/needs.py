@@ -1,10 +1,11 @@
 """What each request needs, by request code: the one table for brokers and nameservers.
 
-A request needs rights to topics (PUB, SUB, or either) and to groups (SUB), an administrator's
-account, or any account. Apache RocketMQ 4.9 checks eleven codes, and demands an administrator for
-five; all others are open to every account there. Here the table is complete: what tells about
-more than one topic or group is for administrators, as in 5.x, whose rights to reading progress and
-positions (GET) every account has here that may consume.
+A request needs rights to topics and groups, an administrator's account, or any account. Apache
+RocketMQ 4.9 checks eleven codes, and demands an administrator for five; all others are open to
+every account there. Here the table is complete: what tells about more than one topic or group, or
+changes one, is for administrators. Users of 5.x may do that, too, where their policies allow the
+action (`Administration`), as there. Accounts of 4.9 that may consume may also read progress and
+positions (GET), and set them (UPDATE).
 Source: acl/plain/PlainAccessValidator.java, acl/common/Permission.java;
 auth/authorization/builder/DefaultAuthorizationContextBuilder.java.
 """
@@ -15,15 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from steelyard.acl.accounts import AccountGrant
+from steelyard.acl.accounts import AccountGrant, ResourceKind
+from steelyard.acl.policies import ANY
 from steelyard.errors import ProtocolError
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import HeartbeatData, LockBatchBody
 from steelyard.wire.remoting.codes import RequestCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
-from steelyard.wire.remoting.names import DEFAULT_TOPIC
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, SELF_TEST_TOPIC
 
-PUB, SUB, PUB_OR_SUB = AccountGrant.PUB, AccountGrant.SUB, AccountGrant.PUB_OR_SUB
+PUB, SUB, GET, LIST = AccountGrant.PUB, AccountGrant.SUB, AccountGrant.GET, AccountGrant.LIST
+CREATE, UPDATE, DELETE = AccountGrant.CREATE, AccountGrant.UPDATE, AccountGrant.DELETE
+LOOK = PUB | SUB | GET
 
 
 class Right(NamedTuple):
@@ -42,8 +46,23 @@ class NeedLevel(Enum):
     ADMIN = "an administrator"
 
 
+class Administration(NamedTuple):
+    """An operator's request: for administrators, and for users of 5.x whose policies allow it.
+
+    `field`: where the header names the topic or group; empty for a request that is about all.
+    """
+
+    kind: ResourceKind
+    needed: AccountGrant
+    field: str = ""
+
+    def name(self, command: Command) -> str:
+        """Return the topic or group; `*`, which stands for all, if the header names none."""
+        return command.ext.get(self.field) or ANY
+
+
 Rights = Callable[[Command], Iterator[Right]]
-Need = NeedLevel | Rights
+Need = NeedLevel | Administration | Rights
 
 
 def _field(command: Command, name: str) -> str:
@@ -62,23 +81,23 @@ def _topic(needed: AccountGrant, name: str = "topic") -> Rights:
     return rights
 
 
-def _groups(*names: str) -> Rights:
-    """Need the groups in these fields."""
+def _groups(needed: AccountGrant, *names: str) -> Rights:
+    """Need that of the groups in these fields."""
 
     def rights(command: Command) -> Iterator[Right]:
         for name in names:
-            yield Right(_field(command, name), SUB, is_group=True)
+            yield Right(_field(command, name), needed, is_group=True)
 
     return rights
 
 
-def _given(name: str, *, is_group: bool = False) -> Rights:
-    """Need SUB of the topic or group in a field, if it is given."""
+def _given(needed: AccountGrant, name: str, *, is_group: bool = False) -> Rights:
+    """Need that of the topic or group in a field, if it is given."""
 
     def rights(command: Command) -> Iterator[Right]:
         found = command.ext.get(name)
         if found:
-            yield Right(found, SUB, is_group)
+            yield Right(found, needed, is_group)
 
     return rights
 
@@ -92,10 +111,10 @@ def _all(*parts: Rights) -> Rights:
 
 
 def _route(command: Command) -> Iterator[Right]:
-    """Need the topic; clients look up the one after which topics are created without a right."""
+    """Need the topic; which topics brokers make, and whether there are any, all clients may ask."""
     topic = _field(command, "topic")
-    if topic != DEFAULT_TOPIC:
-        yield Right(topic, PUB_OR_SUB)
+    if topic not in (DEFAULT_TOPIC, SELF_TEST_TOPIC):
+        yield Right(topic, LOOK)
 
 
 def _heartbeat(command: Command) -> Iterator[Right]:
@@ -117,8 +136,18 @@ def _locks(command: Command) -> Iterator[Right]:
 
 
 _ACCOUNT, _STORED, _ADMIN = NeedLevel.ACCOUNT, NeedLevel.STORED, NeedLevel.ADMIN
-_CONSUMING = _all(_topic(SUB), _groups("consumerGroup"))
-_IN_GROUP = _all(_topic(SUB), _groups("group"))
+_CLUSTER, _TOPIC, _GROUP = ResourceKind.CLUSTER, ResourceKind.TOPIC, ResourceKind.GROUP
+_CHANGE_CLUSTER = Administration(_CLUSTER, UPDATE)
+_LOOK_AT_CLUSTER = Administration(_CLUSTER, GET)
+
+
+def _consuming(needed: AccountGrant) -> Rights:
+    return _all(_topic(needed), _groups(needed, "consumerGroup"))
+
+
+def _in_group(needed: AccountGrant) -> Rights:
+    return _all(_topic(needed), _groups(needed, "group"))
+
 
 NEEDS: Mapping[int, Need] = {
     # producers
@@ -130,76 +159,91 @@ NEEDS: Mapping[int, Need] = {
     RequestCode.RECALL_MESSAGE: _topic(PUB),
     RequestCode.END_TRANSACTION: _STORED,
     # consumers
-    RequestCode.PULL_MESSAGE: _CONSUMING,
-    RequestCode.LITE_PULL_MESSAGE: _CONSUMING,
-    RequestCode.QUERY_CONSUMER_OFFSET: _CONSUMING,
-    RequestCode.UPDATE_CONSUMER_OFFSET: _CONSUMING,
-    RequestCode.CONSUMER_SEND_MSG_BACK: _groups("group"),  # and STORED
+    RequestCode.PULL_MESSAGE: _consuming(SUB),
+    RequestCode.LITE_PULL_MESSAGE: _consuming(SUB),
+    RequestCode.QUERY_CONSUMER_OFFSET: _consuming(SUB | GET),
+    RequestCode.UPDATE_CONSUMER_OFFSET: _consuming(SUB | UPDATE),
+    RequestCode.CONSUMER_SEND_MSG_BACK: _groups(SUB, "group"),  # and STORED
     RequestCode.LOCK_BATCH_MQ: _locks,
     RequestCode.UNLOCK_BATCH_MQ: _locks,
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _groups("consumerGroup"),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _groups(SUB | GET, "consumerGroup"),
     # both
     RequestCode.HEART_BEAT: _heartbeat,
-    RequestCode.UNREGISTER_CLIENT: _given("consumerGroup", is_group=True),
+    RequestCode.UNREGISTER_CLIENT: _given(SUB, "consumerGroup", is_group=True),
     RequestCode.CHECK_CLIENT_CONFIG: _ACCOUNT,
-    RequestCode.GET_MAX_OFFSET: _topic(PUB_OR_SUB),
-    RequestCode.GET_MIN_OFFSET: _topic(PUB_OR_SUB),
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _topic(PUB_OR_SUB),
-    RequestCode.GET_EARLIEST_MSG_STORETIME: _topic(PUB_OR_SUB),
-    RequestCode.QUERY_MESSAGE: _topic(SUB),
+    RequestCode.GET_MAX_OFFSET: _topic(LOOK),
+    RequestCode.GET_MIN_OFFSET: _topic(LOOK),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _topic(LOOK),
+    RequestCode.GET_EARLIEST_MSG_STORETIME: _topic(LOOK),
+    RequestCode.QUERY_MESSAGE: _topic(SUB | GET),
     RequestCode.VIEW_MESSAGE_BY_ID: _STORED,
     # operators: of one topic or group
-    RequestCode.GET_TOPIC_STATS_INFO: _topic(PUB_OR_SUB),
-    RequestCode.GET_TOPIC_CONFIG: _topic(PUB_OR_SUB),
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: _groups("consumerGroup"),
-    RequestCode.GET_CONSUME_STATS: _all(_groups("consumerGroup"), _given("topic")),
-    RequestCode.QUERY_CONSUME_TIME_SPAN: _IN_GROUP,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _IN_GROUP,
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _IN_GROUP,
-    RequestCode.CLONE_GROUP_OFFSET: _all(_groups("srcGroup", "destGroup"), _given("topic")),
-    RequestCode.GET_CONSUMER_RUNNING_INFO: _groups("consumerGroup"),
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: _groups("consumerGroup"),  # and STORED
+    RequestCode.GET_TOPIC_STATS_INFO: _topic(LOOK),
+    RequestCode.GET_TOPIC_CONFIG: _topic(LOOK),
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: _groups(SUB | GET, "consumerGroup"),
+    RequestCode.GET_CONSUME_STATS: _all(
+        _groups(SUB | GET, "consumerGroup"), _given(SUB | GET, "topic")
+    ),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: _in_group(SUB | GET),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _in_group(SUB | UPDATE),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _in_group(SUB | GET),
+    RequestCode.CLONE_GROUP_OFFSET: _all(
+        _groups(SUB | UPDATE, "srcGroup", "destGroup"), _given(SUB | UPDATE, "topic")
+    ),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _groups(SUB | GET, "consumerGroup"),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: _groups(SUB, "consumerGroup"),  # and STORED
     # operators: of everything
-    RequestCode.UPDATE_AND_CREATE_TOPIC: _ADMIN,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: _ADMIN,
-    RequestCode.DELETE_TOPIC_IN_BROKER: _ADMIN,
-    RequestCode.CLEAN_UNUSED_TOPIC: _ADMIN,
-    RequestCode.GET_ALL_TOPIC_CONFIG: _ADMIN,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _ADMIN,
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: _ADMIN,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _ADMIN,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _ADMIN,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP: _ADMIN,
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _ADMIN,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: _ADMIN,
-    RequestCode.GET_BROKER_CONSUME_STATS: _ADMIN,
-    RequestCode.GET_PRODUCER_CONNECTION_LIST: _ADMIN,
-    RequestCode.GET_ALL_PRODUCER_INFO: _ADMIN,
-    RequestCode.UPDATE_BROKER_CONFIG: _ADMIN,
-    RequestCode.GET_BROKER_CONFIG: _ADMIN,
-    RequestCode.GET_BROKER_RUNTIME_INFO: _ADMIN,
-    RequestCode.VIEW_BROKER_STATS_DATA: _ADMIN,
-    SteelyardCode.KAFKA_GROUPS: _ADMIN,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: Administration(_TOPIC, CREATE, "topic"),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Administration(_TOPIC, CREATE),
+    RequestCode.DELETE_TOPIC_IN_BROKER: Administration(_TOPIC, DELETE, "topic"),
+    RequestCode.CLEAN_UNUSED_TOPIC: _CHANGE_CLUSTER,
+    RequestCode.GET_ALL_TOPIC_CONFIG: Administration(_TOPIC, LIST),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _LOOK_AT_CLUSTER,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Administration(_TOPIC, GET, "topic"),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Administration(_GROUP, CREATE),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Administration(_GROUP, CREATE),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: Administration(_GROUP, DELETE, "groupName"),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Administration(_GROUP, LIST),
+    RequestCode.GET_ALL_CONSUMER_OFFSET: _LOOK_AT_CLUSTER,
+    RequestCode.GET_BROKER_CONSUME_STATS: _LOOK_AT_CLUSTER,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: _LOOK_AT_CLUSTER,
+    RequestCode.GET_ALL_PRODUCER_INFO: _LOOK_AT_CLUSTER,
+    RequestCode.UPDATE_BROKER_CONFIG: _CHANGE_CLUSTER,
+    RequestCode.GET_BROKER_CONFIG: _LOOK_AT_CLUSTER,
+    RequestCode.GET_BROKER_RUNTIME_INFO: _LOOK_AT_CLUSTER,
+    RequestCode.VIEW_BROKER_STATS_DATA: _LOOK_AT_CLUSTER,
+    RequestCode.AUTH_CREATE_USER: _CHANGE_CLUSTER,
+    RequestCode.AUTH_UPDATE_USER: _CHANGE_CLUSTER,
+    RequestCode.AUTH_DELETE_USER: _CHANGE_CLUSTER,
+    RequestCode.AUTH_GET_USER: _ADMIN,  # as passwords are in the answer
+    RequestCode.AUTH_LIST_USER: _ADMIN,
+    RequestCode.AUTH_CREATE_ACL: _CHANGE_CLUSTER,
+    RequestCode.AUTH_UPDATE_ACL: _CHANGE_CLUSTER,
+    RequestCode.AUTH_DELETE_ACL: _CHANGE_CLUSTER,
+    RequestCode.AUTH_GET_ACL: _LOOK_AT_CLUSTER,
+    RequestCode.AUTH_LIST_ACL: _LOOK_AT_CLUSTER,
+    SteelyardCode.KAFKA_GROUPS: _LOOK_AT_CLUSTER,
     SteelyardCode.COMMIT_TOGETHER: _ADMIN,
-    SteelyardCode.FIGURES: _ADMIN,
-    SteelyardCode.KAFKA_FIGURES: _ADMIN,
-    SteelyardCode.STORE_TIMES: _ADMIN,
+    SteelyardCode.FIGURES: _LOOK_AT_CLUSTER,
+    SteelyardCode.KAFKA_FIGURES: _LOOK_AT_CLUSTER,
+    SteelyardCode.STORE_TIMES: _LOOK_AT_CLUSTER,
     # nameservers
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _route,
     RequestCode.GET_BROKER_CLUSTER_INFO: _ACCOUNT,
     RequestCode.REGISTER_BROKER: _ADMIN,
     RequestCode.UNREGISTER_BROKER: _ADMIN,
+    SteelyardCode.ACL_USERS: _ADMIN,
     RequestCode.QUERY_DATA_VERSION: _ADMIN,
-    RequestCode.PUT_KV_CONFIG: _ADMIN,
-    RequestCode.GET_KV_CONFIG: _ADMIN,
-    RequestCode.DELETE_KV_CONFIG: _ADMIN,
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _ADMIN,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _ADMIN,
-    RequestCode.GET_TOPICS_BY_CLUSTER: _ADMIN,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _ADMIN,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: _ADMIN,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _ADMIN,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _ADMIN,
+    RequestCode.PUT_KV_CONFIG: _CHANGE_CLUSTER,
+    RequestCode.GET_KV_CONFIG: _LOOK_AT_CLUSTER,
+    RequestCode.DELETE_KV_CONFIG: _CHANGE_CLUSTER,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _LOOK_AT_CLUSTER,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Administration(_TOPIC, LIST),
+    RequestCode.GET_TOPICS_BY_CLUSTER: Administration(_TOPIC, LIST),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _LOOK_AT_CLUSTER,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Administration(_TOPIC, DELETE, "topic"),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _CHANGE_CLUSTER,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _CHANGE_CLUSTER,
 }
 """By request code."""
 

@@ -12,6 +12,7 @@ import msgspec
 from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import Registry
 from steelyard.nodes.access.book import AccountBook
+from steelyard.nodes.broker.acl_users import AclUserStore
 from steelyard.nodes.broker.acls import AclStore
 from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.damage import DamageReports
@@ -40,8 +41,8 @@ class Parts(msgspec.Struct, frozen=True):
 
     `calls`: requests to nameservers and other brokers. `faults`: reports of disk faults, except
     those that Kafka's requests and `retention` meet, which have their own. `accounts`: those of
-    RocketMQ's clients; None: they need none. `secrets`: chance that
-    nobody can predict, where the broker runs; `rng` need not be.
+    RocketMQ's clients, with `acl_users`; None: they need none. `secrets`: chance that nobody can
+    predict, where the broker runs; `rng` need not be.
     """
 
     config: BrokerConfig
@@ -64,6 +65,7 @@ class Parts(msgspec.Struct, frozen=True):
     users: UserStore
     acls: AclStore
     accounts: AccountBook | None
+    acl_users: AclUserStore
     quotas: QuotaStore
     configs: DynamicConfigs
     secrets: Random
@@ -96,7 +98,10 @@ def make_parts(
     registry = Registry()
     durability = Durability(sync=config.flush == "sync")
     topics = TopicConfigs(config, store.table("topics"), now)
-    registration = Registration(config, topics, calls, durability)
+    acl_users = AclUserStore(store.table("acl_users"))
+    if accounts is not None:
+        accounts.put_users(config.name, acl_users.all())
+    registration = Registration(config, topics, acl_users, calls, durability)
     kafka, configs = config.kafka, DynamicConfigs(store.table("configs"))
     node_id = 0 if kafka is None else kafka.node_id
     retention = Retention(config.store, store, topics, lambda: configs.of_broker(node_id))
@@ -127,6 +132,7 @@ def make_parts(
             allow_unmatched=kafka is not None and kafka.allow_everyone_if_no_acl_found,
         ),
         accounts,
+        acl_users,
         QuotaStore(store.table("quotas")),
         configs,
         secrets or rng,

@@ -32,6 +32,7 @@ from steelyard.wire.remoting.names import (
     PERM_INHERIT,
     PERM_READ_WRITE,
     RETRY_PREFIX,
+    SELF_TEST_TOPIC,
     TOPIC_CHARACTERS_MAX,
 )
 
@@ -76,7 +77,7 @@ NO_SENDING = frozenset(
         TIMER_TOPIC,
         TIMER_SLOTS_TOPIC,
         GIVEN_UP_TOPIC,
-        "SELF_TEST_TOPIC",
+        SELF_TEST_TOPIC,
         "OFFSET_MOVED_EVENT",
     )
 )
@@ -260,7 +261,7 @@ def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
     topics = (
         TopicConfig(config.cluster, CLUSTER_TOPIC_QUEUES, CLUSTER_TOPIC_QUEUES, inheritable),
         TopicConfig(config.name, 1, 1, inheritable),
-        TopicConfig("SELF_TEST_TOPIC", 1, 1, PERM_READ_WRITE),
+        TopicConfig(SELF_TEST_TOPIC, 1, 1, PERM_READ_WRITE),
         TopicConfig("OFFSET_MOVED_EVENT", 1, 1, PERM_READ_WRITE),
         TopicConfig(SCHEDULE_TOPIC, DELAY_LEVEL_MAX, DELAY_LEVEL_MAX, PERM_READ_WRITE),
         TopicConfig(HALF_TOPIC, 1, 1, PERM_READ_WRITE),

@@ -497,3 +497,38 @@ class OffsetTable(Body, frozen=True):
     """The file in which a broadcasting client stores its offsets (OffsetSerializeWrapper.java)."""
 
     offset_table: dict[MessageQueue, Long] = {}
+
+
+# -- users and policies of RocketMQ 5.x (3001 to 3010) ---------------------------------------------
+
+
+class UserInfo(Body, frozen=True):
+    """A user. What is None stays as it is, or gets its default (UserInfo.java)."""
+
+    username: str | None = None
+    password: str | None = None
+    user_type: str | None = None
+    user_status: str | None = None
+
+
+class PolicyEntryInfo(Body, frozen=True):
+    """What a policy says about one resource (AclInfo.java)."""
+
+    resource: str
+    actions: tuple[str, ...] = ()
+    source_ips: tuple[str, ...] | None = None
+    decision: str | None = None
+
+
+class PolicyInfo(Body, frozen=True):
+    """A policy; its type is Custom if it is None (AclInfo.java)."""
+
+    policy_type: str | None = None
+    entries: tuple[PolicyEntryInfo, ...] = ()
+
+
+class AclInfo(Body, frozen=True):
+    """The policies of a user; `subject`: "User:NAME" (AclInfo.java)."""
+
+    subject: str | None = None
+    policies: tuple[PolicyInfo, ...] = ()

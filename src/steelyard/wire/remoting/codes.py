@@ -82,12 +82,22 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     LITE_PULL_MESSAGE = 361
     RECALL_MESSAGE = 370
+    AUTH_CREATE_USER = 3001
+    AUTH_UPDATE_USER = 3002
+    AUTH_DELETE_USER = 3003
+    AUTH_GET_USER = 3004
+    AUTH_LIST_USER = 3005
+    AUTH_CREATE_ACL = 3006
+    AUTH_UPDATE_ACL = 3007
+    AUTH_DELETE_ACL = 3008
+    AUTH_GET_ACL = 3009
+    AUTH_LIST_ACL = 3010
 
 
 class SteelyardCode(IntEnum):
-    """Steelyard's own requests to brokers, outside RocketMQ's range.
+    """Steelyard's own requests to brokers, and ACL_USERS to nameservers, outside RocketMQ's range.
 
-    An Apache broker answers them with REQUEST_CODE_NOT_SUPPORTED. Those between brokers are in
+    An Apache server answers them with REQUEST_CODE_NOT_SUPPORTED. Those between brokers are in
     `nodes/broker/peers/requests`.
     """
 
@@ -96,6 +106,7 @@ class SteelyardCode(IntEnum):
     FIGURES = 9103
     KAFKA_FIGURES = 9104
     STORE_TIMES = 9105
+    ACL_USERS = 9106
 
 
 NAMESERVER_CODES = frozenset(

@@ -475,7 +475,7 @@ class BrokerIdentityHeader(Header, frozen=True, kw_only=True):
 
 
 class BrokerNameHeader(Header, frozen=True, kw_only=True):
-    """205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER."""
+    """205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER, Steelyard's ACL_USERS."""
 
     broker_name: str
 
@@ -511,3 +511,37 @@ class ClusterRequestHeader(Header, frozen=True, kw_only=True):
     """224 GET_TOPICS_BY_CLUSTER."""
 
     cluster: str
+
+
+# -- users and policies of RocketMQ 5.x ------------------------------------------------------------
+
+
+class UserRequestHeader(Header, frozen=True, kw_only=True):
+    """3001 to 3004: CREATE_USER, UPDATE_USER, DELETE_USER, GET_USER."""
+
+    username: str
+
+
+class ListUsersRequestHeader(Header, frozen=True, kw_only=True):
+    """3005 LIST_USER. `filter`: part of their names."""
+
+    filter: str | None = None
+
+
+class AclRequestHeader(Header, frozen=True, kw_only=True):
+    """3006 to 3009: CREATE_ACL, UPDATE_ACL, DELETE_ACL, GET_ACL.
+
+    `subject`: "User:NAME". DELETE_ACL: `policy_type` is Custom if None; without `resource` all of
+    the subject's entries go.
+    """
+
+    subject: str
+    policy_type: str | None = None
+    resource: str | None = None
+
+
+class ListAclsRequestHeader(Header, frozen=True, kw_only=True):
+    """3010 LIST_ACL. Parts of the subjects and of the resources to list."""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None

@@ -16,6 +16,7 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 """Bits of a topic's permission."""
 
 DEFAULT_TOPIC = "TBW102"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 """The topic after which automatically created topics are modelled."""
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

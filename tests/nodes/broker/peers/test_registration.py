@@ -8,6 +8,7 @@ import pytest
 from tests.nodes.broker.conftest import Rig, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
+from steelyard.acl.policies import read_users
 from steelyard.config import BrokerConfig
 from steelyard.errors import DiskFullError
 from steelyard.ledger.events import LEDGER_TOPIC
@@ -16,7 +17,7 @@ from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Asked, Closed, Received
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import RegisterBrokerBody
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 REGISTER, UNREGISTER = RequestCode.REGISTER_BROKER, RequestCode.UNREGISTER_BROKER
@@ -31,17 +32,23 @@ CREATE = {
 
 
 class Nameserver:
-    """Says yes, and remembers what it was told; `silent` swallows, `code` refuses."""
+    """Says yes, and remembers what it was told; `silent` swallows, `code` refuses.
+
+    `refused`: a request that it does not know.
+    """
 
     def __init__(self) -> None:
         self.told: list[Command] = []
         self.silent = False
         self.code = 0
+        self.refused = -1
 
     def __call__(self, request: Command) -> Command | None:
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             return Command(1, flag=RESPONSE_FLAG, remark="who is registered is not told")
         self.told.append(request)
+        if request.code == self.refused:
+            return Command(3, flag=RESPONSE_FLAG, remark="not supported")
         return None if self.silent else Command(self.code, flag=RESPONSE_FLAG, remark="no")
 
     def codes(self) -> list[int]:
@@ -103,6 +110,44 @@ def test_a_change_of_topics_is_told_at_once_with_a_new_version() -> None:
     assert versions[0].timestamp == START
     assert versions[1].timestamp == START + 10
     assert versions[1].counter == versions[0].counter + 1
+
+
+def create_user(rig: Rig, name: str = "anna") -> Command | None:
+    link = rig.connect()
+    body = b'{"password":"annas-secret"}'
+    opaque = rig.post(link, RequestCode.AUTH_CREATE_USER, {"username": name}, body)
+    return rig.reply_to(link, opaque)
+
+
+def test_users_are_told_after_the_topics_and_before_their_maker_is_answered() -> None:
+    rig, servers = cluster("n1:1", "n2:2")
+    assert create_user(rig)
+    for server in servers:
+        assert server.codes() == [REGISTER, REGISTER, SteelyardCode.ACL_USERS]
+        assert server.told[-1].ext == {"brokerName": "broker-a"}
+        assert [user.name for user in read_users(server.told[-1].body)] == ["anna"]
+    servers[1].silent = True
+    assert create_user(rig, "bob") is None
+    rig.advance(6_000)
+    assert [user.name for user in read_users(servers[1].told[-1].body)] == ["anna", "bob"]
+    rig.restart()
+    assert servers[0].codes()[-2:] == [REGISTER, SteelyardCode.ACL_USERS]
+
+
+def test_a_nameserver_that_knows_no_users_gets_them_once() -> None:
+    """Apache's answer REQUEST_CODE_NOT_SUPPORTED is no fault, and passwords are not sent on and on."""
+    rig, (server,) = cluster("n1:1")
+    server.refused = SteelyardCode.ACL_USERS
+    assert create_user(rig)
+    assert create_user(rig, "bob")
+    rig.advance(60_000)
+    assert server.codes().count(SteelyardCode.ACL_USERS) == 1
+    assert server.codes().count(REGISTER) == 5
+    assert rig.told == []
+    (to_nameserver,) = rig.dialed_links
+    rig.event(Closed(to_nameserver, "gone"))
+    rig.advance(2_000)
+    assert server.codes().count(SteelyardCode.ACL_USERS) == 2
 
 
 def test_whoever_makes_a_topic_is_answered_when_the_nameservers_know() -> None:

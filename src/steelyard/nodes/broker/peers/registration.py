@@ -3,7 +3,8 @@
 One round is under way at a time and calls every nameserver; changes that come meanwhile share the
 next. Operators' requests that change topics are answered when the nameservers know
 (`answer_when_known`), so that whoever asks for the route next finds it. If a nameserver does not
-answer, the round is repeated after a second, then two, and so on up to the interval.
+answer, the round is repeated after a second, then two, and so on up to the interval. Nameservers of
+ours are also sent this broker's users of RocketMQ 5.x, so that they verify their requests, too.
 Source: broker/BrokerController.registerBrokerAll, broker/out/BrokerOuterAPI.java.
 """
 
@@ -14,6 +15,7 @@ import zlib
 import msgspec
 
 from steelyard.config import BrokerConfig
+from steelyard.nodes.broker.acl_users import AclUserStore
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.broker.topics import TopicConfigs
@@ -22,7 +24,7 @@ from steelyard.nodes.seam import Answer, Call, Effect, Link, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
 
 REGISTER_TIMER = "register"
@@ -34,6 +36,7 @@ WAITING_MAX = 10_000
 
 REGISTER = "register"
 UNREGISTER = "unregister"
+ACL_USERS = "users"
 
 
 class AwaitRegistration(Call[None], frozen=True):
@@ -58,18 +61,22 @@ class Registration:
         self,
         config: BrokerConfig,
         topics: TopicConfigs,
+        users: AclUserStore,
         calls: Calls[Purpose],
         durability: Durability,
     ) -> None:
         self._config = config
         self._durability = durability
         self._topics = topics
+        self._users = users
         self._calls = calls
         self._pending = 0
         self._again = False
         self._failed = False
         self._retry_ms = RETRY_MS
         self._silent: set[str] = set()
+        self._without_users: set[str] = set()
+        """Apache's nameservers, which verify no requests."""
         self._covered: list[tuple[Link, Command]] = []
         self._waiting: list[tuple[Link, Command]] = []
         self._is_registered = False
@@ -96,11 +103,16 @@ class Registration:
             return
         self._again = self._failed = False
         self._covered, self._waiting = self._waiting, []
-        request = self._request()
+        requests = [(REGISTER, self._request())]
+        if self._users.were_any:
+            requests.append((ACL_USERS, self._users_request()))
+        timeout_ms = self._config.nameserver_timeout_ms
         for address in self._config.nameservers:
-            self._pending += 1
-            timeout_ms = self._config.nameserver_timeout_ms
-            self._calls.call(address, request, REGISTER, now, timeout_ms, effects)
+            for purpose, request in requests:
+                if purpose == ACL_USERS and address in self._without_users:
+                    continue
+                self._pending += 1
+                self._calls.call(address, request, purpose, now, timeout_ms, effects)
 
     def changed(self, now: int, effects: list[Effect]) -> None:
         """Register changed topics."""
@@ -134,6 +146,11 @@ class Registration:
         )
         return Command(int(RequestCode.REGISTER_BROKER), ext=headers.write(header), body=body)
 
+    def _users_request(self) -> Command:
+        header = headers.BrokerNameHeader(broker_name=self._config.name)
+        body = msgspec.json.encode(self._users.all())
+        return Command(int(SteelyardCode.ACL_USERS), ext=headers.write(header), body=body)
+
     def await_registration(self, call_id: int, effects: list[Effect]) -> None:
         """Answer the call after a round in which a nameserver has registered this broker."""
         self._awaiting.append(call_id)
@@ -154,6 +171,8 @@ class Registration:
         fault = ""
         if not isinstance(reply, Command):
             fault = str(reply)
+        elif outcome.purpose == ACL_USERS and reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_users.add(outcome.address)
         elif reply.code != ResponseCode.SUCCESS:
             fault = f"code {reply.code}: {reply.remark}"
         if fault:
@@ -189,6 +208,7 @@ class Registration:
 
     def link_lost(self, address: str, now: int, effects: list[Effect]) -> None:
         """Register again soon if the link was a nameserver's, which then dropped the routes."""
+        self._without_users.discard(address)
         if address in self._config.nameservers and not self._stopping:
             effects.append(SetTimer(REGISTER_TIMER, now + RETRY_MS))
 

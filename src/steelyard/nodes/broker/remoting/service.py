@@ -18,6 +18,7 @@ from steelyard.nodes.broker.conversion.to_rocketmq import Conversion, Visible
 from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.requests import PEER_CODES
+from steelyard.nodes.broker.remoting.acl_users import AclUserHandlers
 from steelyard.nodes.broker.remoting.admin import AdminHandlers
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
@@ -127,13 +128,14 @@ class RemotingService:
             ProgressHandlers(parts, self._committed),
             RuntimeInfo(parts, self.pulls, self._passed),
             FigureHandlers(parts, self._committed, self.pulls, self._passed),
+            AclUserHandlers(parts),
         )
         self._handlers: dict[int, Handler] = served((*serving, *others))
         needs = {**NEEDS, **dict.fromkeys(PEER_CODES, NeedLevel.ADMIN)}
         check_complete(self._handlers, needs)
         self._guard: AccessGuard | None = None
         if parts.accounts is not None:
-            self._guard = AccessGuard(parts.accounts, needs, INTERNAL_TOPICS)
+            self._guard = AccessGuard(parts.accounts, needs, INTERNAL_TOPICS, parts.config.cluster)
 
     def start(self, now: int, effects: list[Effect]) -> None:
         """Continue what was delayed or undecided when the broker stopped."""

@@ -22,10 +22,7 @@ from steelyard.nodes.route_cache import Route, RouteNews
 from steelyard.nodes.seam import Effect
 from steelyard.nodes.starting import Begin, Starting, Troubles
 from steelyard.types import LogLine
-from steelyard.wire.remoting.names import DEFAULT_TOPIC
-
-SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
-"""Apache's brokers always have it: if neither topic is known, no broker has registered yet."""
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, SELF_TEST_TOPIC
 
 LOOKS = 3
 """How many lookups, AGAIN_MS apart, must miss a topic at least before the start fails."""
@@ -51,6 +48,7 @@ class FirstContact:
         self._ask(now, effects)
 
     def _ask(self, now: int, effects: list[Effect]) -> None:
+        # Brokers always have the latter: if neither is known, no broker has registered yet.
         routes = self._peers.routes
         self._probed.clear()
         probes = [*routes.probe(DEFAULT_TOPIC), *routes.probe(SELF_TEST_TOPIC)]
