@@ -364,6 +364,33 @@ class KafkaConfig:
     """Principals that may do everything, such as `User:admin`; Kafka: super.users."""
     allow_everyone_if_no_acl_found: Annotated[bool, Kafka("allow.everyone.if.no.acl.found")] = False
     """Allow everybody what no rule concerns."""
+    sasl_oauthbearer_jwks_endpoint_url: Annotated[
+        str, Kafka("sasl.oauthbearer.jwks.endpoint.url")
+    ] = ""
+    """JSON Web Key Set with which OAUTHBEARER's access tokens are verified: a file, or its URL.
+
+    A file (its path, or file:///PATH) is read again when it changes. Needs `steelyard[oauth]`.
+    """
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[
+        int,
+        Meta(ge=1_000, le=86_400_000),
+        Kafka("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+    ] = 60_000
+    """Interval in which the key set is read from a URL again; Kafka: an hour, and for new keys."""
+    sasl_oauthbearer_expected_issuer: Annotated[str, Kafka("sasl.oauthbearer.expected.issuer")] = ""
+    """The claim `iss` that access tokens must have; empty: any."""
+    sasl_oauthbearer_expected_audience: Annotated[
+        tuple[str, ...], Kafka("sasl.oauthbearer.expected.audience")
+    ] = ()
+    """Audiences, one of which must be in the claim `aud` of access tokens; none: any."""
+    sasl_oauthbearer_sub_claim_name: Annotated[
+        str, Meta(min_length=1), Kafka("sasl.oauthbearer.sub.claim.name")
+    ] = "sub"
+    """The claim of access tokens that names the user."""
+    sasl_oauthbearer_clock_skew_seconds: Annotated[
+        int, Meta(ge=0, le=3_600), Kafka("sasl.oauthbearer.clock.skew.seconds")
+    ] = 30
+    """By how much the clock of who issues access tokens may be ahead of the broker's."""
     sasl_oauthbearer_unsecured: bool = False
     """Accept tokens that nobody has signed, with OAUTHBEARER: only where everybody is trusted."""
 
@@ -1036,11 +1063,7 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
 
 
 def _check_encryption(kafka: KafkaConfig) -> None:
-    if "OAUTHBEARER" in kafka.sasl_enabled_mechanisms and not kafka.sasl_oauthbearer_unsecured:
-        raise ConfigError(
-            "kafka.sasl_enabled_mechanisms has OAUTHBEARER, of which only unsigned tokens are"
-            " supported; set kafka.sasl_oauthbearer_unsecured=true if everybody may be trusted"
-        )
+    _check_tokens(kafka)
     if not kafka.ssl_certificate_file:
         for name in ("ssl_key_file", "ssl_client_ca_file"):
             if getattr(kafka, name):
@@ -1054,6 +1077,29 @@ def _check_encryption(kafka: KafkaConfig) -> None:
         raise ConfigError(
             f"kafka.ssl_client_auth is {kafka.ssl_client_auth!r}; give kafka.ssl_client_ca_file"
             " with the certificates of those who may sign clients' certificates"
+        )
+
+
+def _check_tokens(kafka: KafkaConfig) -> None:
+    url, unsecured = kafka.sasl_oauthbearer_jwks_endpoint_url, kafka.sasl_oauthbearer_unsecured
+    if "OAUTHBEARER" not in kafka.sasl_enabled_mechanisms:
+        if url:
+            raise ConfigError(
+                "kafka.sasl_oauthbearer_jwks_endpoint_url is given, but OAUTHBEARER is not among"
+                " kafka.sasl_enabled_mechanisms"
+            )
+        return
+    if bool(url) == unsecured:
+        raise ConfigError(
+            "kafka.sasl_enabled_mechanisms has OAUTHBEARER: give the key set that verifies tokens"
+            " with kafka.sasl_oauthbearer_jwks_endpoint_url, or, if everybody may be trusted and"
+            " tokens need no signature, set kafka.sasl_oauthbearer_unsecured=true; not both"
+        )
+    scheme, _, rest = url.partition("://")
+    if rest and scheme not in ("file", "http", "https"):
+        raise ConfigError(
+            f"kafka.sasl_oauthbearer_jwks_endpoint_url is {url[:100]!r}; expected the path of a"
+            " file, or a URL with https, http or file"
         )
 
 

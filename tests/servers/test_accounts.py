@@ -24,8 +24,8 @@ from steelyard.config import (
 )
 from steelyard.errors import BrokerError, ConfigError, RouteError
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.servers.accounts import FILE_BYTES_MAX
 from steelyard.servers.server import LocalServer, serve_broker, serve_nameserver
+from steelyard.servers.watched_files import FILE_BYTES_MAX
 
 ACCOUNTS = """\
 accounts:

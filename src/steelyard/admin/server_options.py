@@ -87,7 +87,7 @@ KAFKA_SECURITY = (
     ("--kafka-tls-key", "kafka.ssl_key_file", "FILE", "the certificate's key, in PEM; default: it is in the same file"),
     ("--kafka-tls-client-ca", "kafka.ssl_client_ca_file", "FILE", "certificates, in PEM, of those who may sign the certificates of Kafka clients"),
     ("--kafka-tls-client-auth", "kafka.ssl_client_auth", "none|requested|required", "whether Kafka clients must show a certificate; default: none"),
-    ("--kafka-sasl", "kafka.sasl_enabled_mechanisms", "MECHANISM,MECHANISM", "Kafka clients log in, with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (see docs/OPERATIONS.md for OAUTHBEARER); default: they do not"),
+    ("--kafka-sasl", "kafka.sasl_enabled_mechanisms", "MECHANISM,MECHANISM", "Kafka clients log in, with PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER (see docs/OPERATIONS.md); default: they do not"),
     ("--users", "users_file", "FILE", "TOML file with users to create if they never existed: a table [NAME] with a password for each"),
     ("--kafka-authorizer", "kafka.authorizer", "none|acl", "whether access rules (ACLs) say what Kafka clients may do; default: none, everybody may do everything"),
     ("--kafka-super-users", "kafka.super_users", "User:NAME,User:NAME", "Kafka clients that may do everything, whatever the rules"),

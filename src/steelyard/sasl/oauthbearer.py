@@ -5,8 +5,8 @@
     client  ^A, after which the server says that the login has failed
 
 An unsecured token is a JWT with the algorithm `none`: whoever can reach the port can write one, so
-it is for tests and networks in which everybody is trusted, as in Kafka (`allowed` must be set for
-it). The claim `sub` names the user, `exp` is required.
+it is for tests and networks in which everybody is trusted, as in Kafka. Signed ones are in
+`signed_tokens`. The claim `sub` names the user, `exp` is required.
 Source: clients/common/security/oauthbearer/internals/OAuthBearerSaslServer.java,
 OAuthBearerClientInitialResponse.java, unsecured/OAuthBearerUnsecuredJws.java.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from typing import TypeGuard
 
 import msgspec
 
@@ -117,23 +118,28 @@ def unsecured(token: str, now: int) -> TokenClaims | str:
     return claimed(claims, now)
 
 
-def claimed(claims: dict[str, object], now: int) -> TokenClaims | str:
-    """Return what claims say that a token makes, or why it is not valid now."""
-    user, expires, issued = claims.get("sub"), claims.get("exp"), claims.get("iat", 0)
+def claimed(
+    claims: dict[str, object], now: int, *, subject: str = "sub", skew_ms: int = CLOCK_SKEW_MS
+) -> TokenClaims | str:
+    """Return what claims say that a token makes, or why it is not valid now.
+
+    `subject`: the claim that names the user. `skew_ms`: by how much the clock of who made it may be
+    ahead.
+    """
+    user, expires, issued = claims.get(subject), claims.get("exp"), claims.get("iat", 0)
     if not isinstance(user, str) or not user:
-        return "the token has no claim 'sub'"
-    if not _is_time(expires) or not _is_time(issued):
+        return f"the token has no claim {subject!r}"
+    if not is_time(expires) or not is_time(issued):
         return "the token's claims 'exp' and 'iat' are not times"
-    assert isinstance(expires, int | float)
-    assert isinstance(issued, int | float)
     if expires * 1000 <= now:
         return "the token has expired"
-    if issued * 1000 > now + CLOCK_SKEW_MS:
+    if issued * 1000 > now + skew_ms:
         return "the token was issued in the future"
     return TokenClaims(user, int(expires * 1000))
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> TypeGuard[int | float]:
+    """Return whether a claim is a time in seconds since the epoch."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from steelyard.acl.plain_acl import read_accounts
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.nodes.access.book import AccountsChanged
+from steelyard.servers.watched_files import LOOK_SECONDS, WatchedFile
 
 if TYPE_CHECKING:
     import asyncio
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
     from steelyard.acl.accounts import Accounts
     from steelyard.driver.driver import Driver
-
-FILE_BYTES_MAX = 4 * 1024 * 1024
-LOOK_SECONDS = 1.0
-"""Interval of the look at the file."""
 
 
 class AccountsFile:
@@ -30,7 +26,7 @@ class AccountsFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._seen = _state_of(path)
+        self._file = WatchedFile(path, "acl_file")
         self.first = self._read()
         """What it had at the start."""
         self._timer: asyncio.TimerHandle | None = None
@@ -40,10 +36,8 @@ class AccountsFile:
 
         def look() -> None:
             self._timer = loop.call_later(LOOK_SECONDS, look)
-            state = _state_of(self._path)
-            if state == self._seen:
+            if not self._file.has_changed():
                 return
-            self._seen = state
             try:
                 accounts = self._read()
             except ConfigError as error:
@@ -66,25 +60,8 @@ class AccountsFile:
             self._timer.cancel()
 
     def _read(self) -> Accounts:
-        where = f"acl_file {self._path}"
+        text = self._file.read()
         try:
-            with open(self._path, "rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-        except OSError as error:
-            raise ConfigError(f"{where}: {error.strerror}") from None
-        if len(data) > FILE_BYTES_MAX:
-            raise ConfigError(f"{where} has more than {FILE_BYTES_MAX} bytes")
-        try:
-            return read_accounts(data.decode())
-        except UnicodeDecodeError:
-            raise ConfigError(f"{where} is not UTF-8") from None
+            return read_accounts(text)
         except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-
-
-def _state_of(path: str) -> object:
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return error.errno
-    return found.st_ino, found.st_size, found.st_mtime_ns
+            raise ConfigError(f"{self._file.where}: {error}") from None

@@ -197,6 +197,11 @@ async def serve_broker(
             listeners.append(bind(host, kafka_port, option=KAFKA_PORT_OPTION))
         tls = _tls_of(config.tls, config.name)
         accounts = _accounts_of(config.acl_file)
+        token_keys = None
+        if config.kafka is not None and config.kafka.sasl_oauthbearer_jwks_endpoint_url:
+            from steelyard.servers.token_keys import TokenKeySource
+
+            token_keys = TokenKeySource(config.kafka)
         kafka_tls = peer_tls = None
         if config.kafka is not None and config.kafka.ssl_certificate_file:
             from steelyard.driver.encryption import TlsContext, of_kafka_listener
@@ -245,6 +250,8 @@ async def serve_broker(
     for text in recovery.warnings():
         _log.warning("%s: data directory %s: %s", config.name, data, text)
     driver.start()
+    if token_keys is not None:
+        await token_keys.start(driver, logger(f"steelyard.{config.name}"))
     await driver.listen(
         listener,
         connections_max=config.max_connections,
@@ -273,6 +280,8 @@ async def serve_broker(
 
     def after() -> None:
         unwatch()
+        if token_keys is not None:
+            token_keys.close()
         disk.close()
 
     return LocalServer(address, driver, kafka, Stop(), after)

@@ -17,6 +17,7 @@ starts and stops them, and dispatches events:
   then `Answer(None)`. From its arrival on, RocketMQ requests get 14 and Kafka requests no answer.
 - `Asked(KafkaReady)`: answered when the Kafka listener has found the other brokers.
 - `Asked(AccountsChanged)`: the accounts are replaced (`nodes/access/book`).
+- `Asked(TokenKeysChanged)`: the keys that verify access tokens are replaced.
 - `Asked(AwaitRegistration)`: answered when clients find the broker (`registration`).
 - `Asked(AwaitRefusal)`: answered with an error if another broker has this one's name, node id or
   address (`joining`).
@@ -50,6 +51,7 @@ from steelyard.nodes.broker.requests import Peer, host_of
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
 from steelyard.nodes.broker.timers.timers import TIMERS_TIMER, DelayedMessages
+from steelyard.nodes.broker.token_keys import TokenKeysChanged
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.broker.users import User
 from steelyard.nodes.broker.writer import Draft
@@ -301,6 +303,9 @@ class BrokerNode:
                 elif isinstance(call, AccountsChanged):
                     assert self._accounts is not None
                     effects.append(Answer(call_id, self._accounts.take(call)))
+                elif isinstance(call, TokenKeysChanged):
+                    self._parts.tokens.replace(call.keys)
+                    effects.append(Answer(call_id, None))
                 elif isinstance(call, AwaitRegistration):
                     self._parts.registration.await_registration(call_id, effects)
                 elif isinstance(call, AwaitRefusal):

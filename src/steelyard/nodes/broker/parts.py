@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steelyard.config import BrokerConfig
+from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups.remoting.registry import Registry
 from steelyard.nodes.access.book import AccountBook
 from steelyard.nodes.broker.acl_users import AclUserStore
@@ -32,6 +32,7 @@ from steelyard.nodes.broker.users import User, UserStore
 from steelyard.nodes.broker.writer import Watcher, Writer
 from steelyard.nodes.calls.remoting import Calls
 from steelyard.nodes.pulse import Pulse
+from steelyard.sasl.signed_tokens import SignedTokens
 from steelyard.store.store import Store
 from steelyard.types import Random
 
@@ -66,6 +67,7 @@ class Parts(msgspec.Struct, frozen=True):
     acls: AclStore
     accounts: AccountBook | None
     acl_users: AclUserStore
+    tokens: SignedTokens
     quotas: QuotaStore
     configs: DynamicConfigs
     secrets: Random
@@ -133,6 +135,7 @@ def make_parts(
         ),
         accounts,
         acl_users,
+        SignedTokens(kafka or KafkaConfig()),
         QuotaStore(store.table("quotas")),
         configs,
         secrets or rng,

@@ -171,7 +171,7 @@ class KafkaService:
         reports = Reports(cluster, groups, self.coordinator)
 
         users, has_logins = parts.users, bool(config.sasl_enabled_mechanisms)
-        mechanisms = Mechanisms(config, users, parts.secrets) if has_logins else None
+        mechanisms = Mechanisms(config, users, parts.tokens, parts.secrets) if has_logins else None
         self.logins = LinkLogins(config, mechanisms, parts.statistics.kafka_logins)
         self._gate = self.logins if has_logins else None
         self.spreading = UserSpreading(

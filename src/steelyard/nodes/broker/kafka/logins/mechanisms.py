@@ -13,10 +13,11 @@ from steelyard.sasl.credentials import (
     verifies,
 )
 from steelyard.sasl.login import nonce
-from steelyard.sasl.oauthbearer import OAuthServer, TokenClaims, unsecured
+from steelyard.sasl.oauthbearer import OAuthServer, unsecured
 from steelyard.sasl.outcomes import ServerExchange
 from steelyard.sasl.plain import PlainServer
 from steelyard.sasl.scram import ScramServer
+from steelyard.sasl.signed_tokens import SignedTokens
 from steelyard.types import Random
 
 _NOBODY = credential_of(SCRAM_SHA_512, bytes(64), bytes(24), 4_096)
@@ -24,14 +25,20 @@ _NOBODY = credential_of(SCRAM_SHA_512, bytes(64), bytes(24), 4_096)
 
 
 class Mechanisms:
-    """Begins exchanges against a user store. `random` must not be predictable."""
+    """Begins exchanges against a user store and the keys of tokens.
 
-    def __init__(self, config: KafkaConfig, users: UserStore, random: Random) -> None:
+    `random` must not be predictable.
+    """
+
+    def __init__(
+        self, config: KafkaConfig, users: UserStore, tokens: SignedTokens, random: Random
+    ) -> None:
         self.enabled = tuple(dict.fromkeys(config.sasl_enabled_mechanisms))
         self._users = users
         self._random = random
         self._decoy = bytes(random.randrange(256) for _ in range(32))
-        self._validate = unsecured if config.sasl_oauthbearer_unsecured else _refuse
+        is_unsecured = config.sasl_oauthbearer_unsecured
+        self._validate = unsecured if is_unsecured else tokens.validate
 
     def begin(self, mechanism: str) -> ServerExchange:
         """Begin an exchange of an enabled mechanism."""
@@ -56,7 +63,3 @@ class Mechanisms:
                 return verifies(mechanism, credential, password)
         verifies(SCRAM_SHA_512, _NOBODY, password)
         return False
-
-
-def _refuse(token: str, now: int) -> TokenClaims | str:
-    return "no tokens are accepted"
