@@ -30,6 +30,8 @@ from steelyard.decoding import prepared
 from steelyard.errors import ConfigError, ProtocolError
 
 ANY = "*"
+SUBJECT = "User:"
+"""What the name of a user begins with where policies name their subject."""
 ENTRIES_MAX = 1_000
 """Most entries of one user's policies."""
 ITEMS_MAX = 100

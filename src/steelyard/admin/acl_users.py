@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from steelyard.acl.policies import AclUser
     from steelyard.client.aio.admin import Admin
 
-SUBJECT = "User:"
-"""What the subject of a policy begins with."""
-
 USER_ROW = "{:<16}  {:<22}  {:<22}\n"
 ENTRY_ROW = "{:<16}  {:<10}  {:<20}  {:<20}  {:<24}  {:<10}\n"
 
@@ -36,13 +33,16 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands, "createUser", create_user, "Create a user of RocketMQ 5.x"
     )
     update = add_asking_command(
-        commands, "updateUser", update_user, "Change password, type or status of a user"
+        commands,
+        "updateUser",
+        update_user,
+        "Change password, type or status of a user of RocketMQ 5.x",
     )
     delete = add_asking_command(
-        commands, "deleteUser", delete_user, "Delete a user and its policies"
+        commands, "deleteUser", delete_user, "Delete a user of RocketMQ 5.x, and its policies"
     )
-    one = add_asking_command(commands, "getUser", list_users, "Show a user")
-    listing = add_asking_command(commands, "listUser", list_users, "List users")
+    one = add_asking_command(commands, "getUser", list_users, "Show a user of RocketMQ 5.x")
+    listing = add_asking_command(commands, "listUser", list_users, "List users of RocketMQ 5.x")
     for parser, what in (
         (create, "create it on"),
         (update, "change it on"),
@@ -66,7 +66,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     update.add_argument("-s", "--userStatus", choices=_STATUSES)
 
     for name, text in (
-        ("createAcl", "Allow or deny a user actions on resources"),
+        ("createAcl", "Allow or deny a user of RocketMQ 5.x actions on resources"),
         ("updateAcl", "The same as createAcl"),
     ):
         parser = add_asking_command(commands, name, update_acl, text)
@@ -89,14 +89,20 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "-i", "--sourceIp", default="", help="addresses or networks, separated by commas"
         )
         parser.add_argument("-d", "--decision", required=True, choices=_DECISIONS)
-    forget = add_asking_command(commands, "deleteAcl", delete_acl, "Delete policies of a user")
+    forget = add_asking_command(
+        commands, "deleteAcl", delete_acl, "Delete policies of a user of RocketMQ 5.x"
+    )
     add_where_options(forget, "change")
     _add_subject(forget)
     forget.add_argument("-r", "--resources", help="only the entry about this resource")
-    shown_acl = add_asking_command(commands, "getAcl", list_acls, "Show the policies of a user")
+    shown_acl = add_asking_command(
+        commands, "getAcl", list_acls, "Show the policies of a user of RocketMQ 5.x"
+    )
     add_where_options(shown_acl, "ask")
     _add_subject(shown_acl)
-    acls = add_asking_command(commands, "listAcl", list_acls, "List the policies of users")
+    acls = add_asking_command(
+        commands, "listAcl", list_acls, "List the policies of users of RocketMQ 5.x"
+    )
     add_where_options(acls, "ask")
     acls.add_argument("-s", "--subjectFilter", default="", help="part of User:NAME")
     acls.add_argument("-r", "--resourceFilter", default="", help="part of the resource")
@@ -107,6 +113,8 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 
 
 def _user_of(subject: str) -> str:
+    from steelyard.acl.policies import SUBJECT
+
     name = subject.strip().removeprefix(SUBJECT)
     if not subject.strip().startswith(SUBJECT) or not name:
         raise argparse.ArgumentTypeError(f"{subject!r} is not a subject; expected {SUBJECT}NAME")
@@ -199,6 +207,8 @@ async def delete_acl(admin: Admin, options: argparse.Namespace) -> CommandOutcom
 
 
 async def list_acls(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    from steelyard.acl.policies import SUBJECT
+
     users: Iterable[AclUser] = await admin.users("", **_where(options))
     if hasattr(options, "subject"):
         users = [user for user in users if user.name == options.subject]

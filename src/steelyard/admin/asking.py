@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from steelyard.admin.answers import Unreachable
     from steelyard.admin.reaching import PatientAdmin
-    from steelyard.sasl.login import Login
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
@@ -52,14 +51,6 @@ WAIT_TOLD_SECONDS = 3.0
 ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
 SECRET_KEY_VARIABLE = "STEELYARD_SECRET_KEY"
 SECURITY_TOKEN_VARIABLE = "STEELYARD_SECURITY_TOKEN"
-
-KAFKA_VARIABLES = (
-    "STEELYARD_SASL_USERNAME",
-    "STEELYARD_SASL_PASSWORD",
-    "STEELYARD_SASL_MECHANISM",
-)
-"""Environment variables with the login at Kafka listeners."""
-DEFAULT_MECHANISM = "SCRAM-SHA-512"
 
 
 def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
@@ -170,22 +161,6 @@ def kafka_brokers(given: str) -> list[str]:
     if not addresses:
         raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
     return addresses
-
-
-def kafka_login() -> Login | None:
-    """Return the login at Kafka listeners in the environment; None without one.
-
-    Raises ConfigError if it is not complete.
-    """
-    user, password, mechanism = (os.environ.get(name, "") for name in KAFKA_VARIABLES)
-    if not (user or password or mechanism):
-        return None
-    from steelyard.sasl.login import login_of
-
-    try:
-        return login_of(mechanism or DEFAULT_MECHANISM, user, password)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; see the variables {', '.join(KAFKA_VARIABLES)}") from None
 
 
 def add_where_options(parser: argparse.ArgumentParser, what: str) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 from steelyard.admin import exits
 from steelyard.admin.answers import CommandOutcome, document_text
 from steelyard.admin.asking import (
-    KAFKA_VARIABLES,
     add_tls_option,
     kafka_brokers,
-    kafka_login,
 )
+from steelyard.client.environment import KAFKA_VARIABLES, kafka_login
 from steelyard.printable import printable_lines
 
 if TYPE_CHECKING:

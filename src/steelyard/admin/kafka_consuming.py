@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
-from steelyard.admin.asking import kafka_login
 from steelyard.admin.output import Printer
 from steelyard.admin.ports import listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
 from steelyard.client.aio.kafka import KafkaConsumer
+from steelyard.client.environment import kafka_login
 from steelyard.errors import CallTimeoutError, ConnectError, RouteError, SteelyardError
 from steelyard.wire.strangers import ServerKind
 

@@ -216,7 +216,8 @@ def run_http(options: argparse.Namespace) -> int:
 
 
 async def _serve_http(options: argparse.Namespace) -> int:
-    from steelyard.admin.asking import credentials, kafka_login
+    from steelyard.admin.asking import credentials
+    from steelyard.client.environment import kafka_login
     from steelyard.servers.server import stop_signals
 
     config = _http_config(options)
@@ -242,7 +243,8 @@ def run_console(options: argparse.Namespace) -> int:
 async def _serve_console(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from steelyard.admin.asking import credentials, kafka_login
+    from steelyard.admin.asking import credentials
+    from steelyard.client.environment import kafka_login
     from steelyard.client.settings import tls_context
     from steelyard.servers.server import stop_signals
 

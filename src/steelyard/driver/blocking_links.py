@@ -6,7 +6,10 @@ listener; its requests may be pipelined, as long as each response is awaited by 
 
 from __future__ import annotations
 
+import math
 import socket
+import time
+from random import SystemRandom
 from typing import TypeVar
 
 from steelyard.errors import (
@@ -16,8 +19,18 @@ from steelyard.errors import (
     ProtocolError,
     RemotingError,
 )
+from steelyard.nodes.calls.kafka import SESSION_SHARE, check_handshake, check_login
+from steelyard.sasl.login import Login, exchange_of
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, ReplyDecoder, Request, encode, read_reply
+from steelyard.wire.kafka.messages.logins import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 RECEIVE_BYTES = 1 << 16
@@ -77,6 +90,8 @@ class KafkaLink:
         self._sent: dict[int, tuple[Api, int]] = {}
         self._replies: dict[int, RawReply] = {}
         self._socket = connection
+        self.ends_at = math.inf
+        """When the session of its login is about to end, in seconds of `time.monotonic`."""
 
     def close(self) -> None:
         self._socket.close()
@@ -112,6 +127,26 @@ class KafkaLink:
     def call(self, api: Api, version: int, message: ApiMessage, kind: type[M]) -> M:
         """Return the response to a request."""
         return self.receive(self.send(api, version, message), kind)
+
+    def log_in(self, login: Login) -> None:
+        """Log in, before anything else; `ends_at` says when to take another connection.
+
+        Raises AuthenticationError if the server refuses it, else as `call`.
+        """
+        exchange = exchange_of(login, SystemRandom())
+        chosen = self.call(
+            SASL_HANDSHAKE, 1, SaslHandshakeRequest(login.mechanism), SaslHandshakeResponse
+        )
+        check_handshake(login.mechanism, chosen)
+        token: bytes | None = exchange.first()
+        while token is not None:
+            request = SaslAuthenticateRequest(token)
+            answer = self.call(SASL_AUTHENTICATE, 1, request, SaslAuthenticateResponse)
+            check_login(answer)
+            token = exchange.step(answer.auth_bytes)
+        if answer.session_lifetime_ms > 0:
+            session_s = answer.session_lifetime_ms / 1000
+            self.ends_at = time.monotonic() + session_s * SESSION_SHARE
 
     def check(self, code: int, doing: str) -> None:
         """Raise KafkaError for a code other than NONE."""

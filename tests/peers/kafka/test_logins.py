@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import aiokafka
 import confluent_kafka
 import kafka
+import kafka.record.memory_records
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -325,3 +326,77 @@ def test_a_client_without_a_login_gets_nothing(place: Place) -> None:
     admin = AdminClient({"bootstrap.servers": place.address, "log_level": 0})
     with pytest.raises(confluent_kafka.KafkaException), suppress(TimeoutError):
         admin.list_topics(timeout=3)
+
+
+def kafka_records(path: Path) -> Iterator[Any]:
+    """The records of a segment, as kafka-python reads them."""
+    batches = kafka.record.memory_records.MemoryRecords(path.read_bytes())
+    while batches.has_next():
+        yield from batches.next_batch()
+
+
+def test_our_pipeline(
+    place: Place, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A topic and its group are moved away and back, and committed offsets are archived, with a login."""
+    pytest.importorskip("pyarrow", reason="Spark is not installed: pip install steelyard[spark]")
+    from steelyard.spark import pipeline
+
+    login = place.librdkafka("SCRAM-SHA-512", "admin", PASSWORDS["admin"])
+    producer = confluent_kafka.Producer(login)
+    for number in range(20):
+        producer.produce(name, b"%d" % number, partition=0)
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer({**login, "group.id": f"{name}g"})
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(name, 0, 7)], asynchronous=False)
+    consumer.close()
+    tls = {} if place.ca is None else {"tls": "true", "tlsCaFile": str(place.ca)}
+    named = {"saslUsername": "admin", "saslPassword": PASSWORDS["admin"], **tls}
+
+    def move(source: str, target: str, state: str, **sides: dict[str, str]) -> int:
+        words = ["move", "kafka", "--from", source, "--to", target, "-t", name, "-g", f"{name}g"]
+        for side, options in sides.items():
+            words += [f"--{side}-option={key}={text}" for key, text in options.items()]
+        return pipeline.main([*words, "--state", str(tmp_path / state)])
+
+    def committed(where: dict[str, Any]) -> int:
+        reader = confluent_kafka.Consumer({**where, "group.id": f"{name}g"})
+        (found,) = reader.committed([confluent_kafka.TopicPartition(name, 0)], 60)
+        low, high = reader.get_watermark_offsets(found, 60)
+        assert (low, high) == (0, 20)
+        reader.close()
+        return found.offset
+
+    with servers.run_steelyard(tmp_path / "open") as other:
+        away = other.bootstrap
+        assert move(place.address, away, "there", **{"from": named}) == 0, capsys.readouterr()
+        assert committed({"bootstrap.servers": away}) == 7
+        admin = AdminClient(login)
+        admin.delete_topics([name])[name].result(60)
+        until(lambda: name not in admin.list_topics(timeout=60).topics)
+        assert move(away, place.address, "back", to=named) == 0, capsys.readouterr()
+        assert committed(login) == 7
+        capsys.readouterr()
+        for wrong in (
+            {**named, "saslPassword": "wr0ng"},
+            {key: text for key, text in named.items() if key != "saslPassword"},
+            tls,
+        ):
+            more = {"timeoutMs": "3000", "retryTimeoutMs": "0"}
+            assert move(place.address, away, "wrong", **{"from": {**wrong, **more}}) != 0
+            (line,) = capsys.readouterr().err.splitlines()
+            assert "wr0ng" not in line
+
+    archive = ["archive-offsets", "--kafka", place.address, "--out", str(tmp_path / "archive")]
+    archive += [f"--option={key}={text}" for key, text in tls.items()]
+    assert pipeline.main(archive) != 0
+    capsys.readouterr()
+    monkeypatch.setenv("STEELYARD_SASL_USERNAME", "admin")
+    monkeypatch.setenv("STEELYARD_SASL_PASSWORD", PASSWORDS["admin"])
+    assert pipeline.main(archive) == 0, capsys.readouterr()
+    kept = [
+        record.key
+        for path in (tmp_path / "archive").glob("__consumer_offsets-*/*.log")
+        for record in kafka_records(path)
+    ]
+    assert any(f"{name}g".encode() in key for key in kept if key)

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from steelyard.acl.policies import (
+    SUBJECT,
     AclUser,
     PolicyDecision,
     PolicyEntry,
@@ -25,8 +26,6 @@ from steelyard.errors import ProtocolError
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from steelyard.wire.remoting.codes import RequestCode
-
-SUBJECT = "User:"
 
 T = TypeVar("T", AclInfo, UserInfo)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from steelyard.arguments import name_and_value
+from steelyard.client.environment import kafka_login
 from steelyard.errors import ConfigError
 from steelyard.spark.options.access import Access
+from steelyard.spark.options.logins import SASL, login_among
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.options.table import ACCESS
 
@@ -21,17 +24,20 @@ def add_option(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=name_and_value,
         metavar="NAME=VALUE",
-        help="how brokers are reached, e.g. tls=true (docs/SPARK_SOURCE.md); repeatable",
+        help="how brokers are reached, e.g. tls=true or saslUsername=NAME (docs/INCIDENT.md);"
+        " repeatable",
     )
 
 
 def access_of(options: argparse.Namespace) -> Access:
     """Return what `--option` says. Raises ConfigError."""
-    for name, _ in options.option:
+    given, login = login_among(options.option)
+    for name, _ in given:
         if name.lower() not in {one.lower() for one in NAMES}:
             raise ConfigError(
                 f"option {name!r} does not say how Kafka's brokers are reached; those that do:"
-                f" {', '.join(NAMES)}"
+                f" {', '.join((*NAMES, *SASL))}"
             )
     needed = {"nameservers": "unused:1", "topic": "unused"}
-    return read_options({**needed, **dict(options.option)}).access
+    access = read_options({**needed, **dict(given)}).access
+    return replace(access, login=login or kafka_login())

@@ -114,6 +114,7 @@ def offsets_reader(bootstrap: str, access: Access = PLAIN) -> Iterator[KafkaCons
         auto_offset_reset="earliest",
         allow_auto_create_topics=False,
         tls=access.context(),
+        **access.consumer_login(),
     )
     logger = logging.getLogger("steelyard")
     level = logger.level

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from steelyard.spark.move.printing import printed
 from steelyard.spark.move.queue_move import QueueMove, QueueResult
 from steelyard.spark.move.rocketmq import RocketMQSide
 from steelyard.spark.offsets import QueueName
+from steelyard.spark.options.logins import SASL, login_among
 from steelyard.spark.options.reading import Options, read_options
 from steelyard.spark.options.table import ACCESS
 from steelyard.spark.terminal import ProgressLine
@@ -42,7 +44,7 @@ TLS = [one.name for one in ACCESS if one.name.startswith("tls")]
 TIMES = ["timeoutMs", "retryTimeoutMs"]
 SERVER_OPTIONS = {
     "rocketmq": [*(one.name for one in ACCESS), *TIMES, "consumerGroup"],
-    "kafka": [*TLS, *TIMES],
+    "kafka": [*TLS, *SASL, *TIMES],
 }
 """Options of the Spark source that say how servers are reached."""
 
@@ -276,8 +278,10 @@ def _servers(options: argparse.Namespace, side: str, given: Sequence[tuple[str, 
                 f"option {name!r} does not say how {options.protocol} servers are reached; those"
                 f" that do: {', '.join(allowed)}"
             )
-    texts: Mapping[str, str] = {"consumerGroup": PULL_GROUP} | dict(given)
-    return read_options({"nameservers": getattr(options, side), "topic": "any", **texts})
+    others, login = login_among(given)
+    texts: Mapping[str, str] = {"consumerGroup": PULL_GROUP} | dict(others)
+    found = read_options({"nameservers": getattr(options, side), "topic": "any", **texts})
+    return replace(found, access=replace(found.access, login=login))
 
 
 def _kafka(options: Options) -> KafkaAccess:

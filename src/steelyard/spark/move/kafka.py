@@ -142,6 +142,7 @@ class KafkaSide:
         consumer = KafkaConsumer(
             bootstrap_servers=list(self._given.bootstrap),
             tls=self._given.access.context(),
+            **self._given.access.consumer_login(),
             enable_auto_commit=False,
             isolation_level="read_committed",
             auto_offset_reset="none",

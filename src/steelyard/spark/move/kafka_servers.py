@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -75,6 +76,9 @@ class KafkaServers:
     def link(self, address: str) -> KafkaLink:
         """Return the connection to an address, opened if there is none."""
         link = self._links.get(address)
+        if link is not None and time.monotonic() >= link.ends_at:
+            self._drop(address)
+            link = None
         if link is None:
             made = kafka_link(address, self._given.timeout_ms, self._given.access)
             link = self._links[address] = made

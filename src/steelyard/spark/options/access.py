@@ -1,13 +1,23 @@
-"""How servers are reached: TLS, and signed requests (ACL)."""
+"""How servers are reached: TLS, signed requests (ACL), and logins (SASL)."""
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from steelyard.config import ClientConfig
 from steelyard.errors import ConfigError
+from steelyard.sasl.login import Login
 from steelyard.wire.remoting.acl import Signer, signer_of
+
+
+class ConsumerLogin(TypedDict, total=False):
+    """Keyword arguments of a KafkaConsumer that logs in."""
+
+    sasl_mechanism: Any
+    sasl_username: str
+    sasl_password: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +37,8 @@ class Access:
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
     security_token: str = field(default="", repr=False)
+    login: Login | None = None
+    """At Kafka listeners (SASL)."""
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context; None without TLS.
@@ -44,6 +56,16 @@ class Access:
         except OSError as error:
             raise ConfigError(f"TLS: {files} cannot be used: {error}") from None
         return context
+
+    def consumer_login(self) -> ConsumerLogin:
+        """Return the login as keyword arguments of a KafkaConsumer."""
+        if self.login is None:
+            return {}
+        return {
+            "sasl_mechanism": self.login.mechanism,
+            "sasl_username": self.login.user,
+            "sasl_password": self.login.password,
+        }
 
     def signer(self) -> Signer | None:
         """Return the signer of requests; None without an access key."""

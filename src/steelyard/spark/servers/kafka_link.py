@@ -10,5 +10,15 @@ CLIENT_ID = "steelyard-spark"
 
 
 def kafka_link(address: str, timeout_ms: int, access: Access) -> KafkaLink:
-    """Return a new connection; raises as `link.connect`."""
-    return KafkaLink(address, connect(address, timeout_ms, access), CLIENT_ID)
+    """Return a new connection, on which `access.login` has logged in.
+
+    Raises as `link.connect`, and AuthenticationError if the login is refused.
+    """
+    link = KafkaLink(address, connect(address, timeout_ms, access), CLIENT_ID)
+    if access.login is not None:
+        try:
+            link.log_in(access.login)
+        except BaseException:
+            link.close()
+            raise
+    return link

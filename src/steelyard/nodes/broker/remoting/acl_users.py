@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from steelyard.acl.policies import (
     ACTIONS,
     NAME_CHARACTERS_MAX,
+    SUBJECT,
     AclUser,
     PolicyDecision,
     PolicyEntry,
@@ -42,9 +43,6 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import AclInfo, Body, PolicyEntryInfo, PolicyInfo, UserInfo
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-
-SUBJECT = "User:"
-"""What the subject of a policy begins with."""
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -73,7 +71,7 @@ class AclUserHandlers:
             raise _invalid("a new user needs a password")
         if not self._users.has_room:
             raise _invalid("there are as many users as this broker can have")
-        user = _changed(AclUser(name, info.password), info)
+        user = _with_info(AclUser(name, info.password), info)
         _check_super(request, user)
         return self._put(request, user, now, effects)
 
@@ -83,7 +81,7 @@ class AclUserHandlers:
     ) -> Command | None:
         name, info = self._named(request)
         known = self._existing(name)
-        user = _changed(known, info)
+        user = _with_info(known, info)
         _check_super(request, known, user)
         return self._put(request, user, now, effects)
 
@@ -202,7 +200,8 @@ def _check_super(request: RemotingRequest, *users: AclUser) -> None:
                 )
 
 
-def _changed(user: AclUser, info: UserInfo) -> AclUser:
+def _with_info(user: AclUser, info: UserInfo) -> AclUser:
+    """Return a user with what is given of it."""
     return AclUser(
         user.name,
         info.password or user.password,
