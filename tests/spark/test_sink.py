@@ -280,6 +280,8 @@ def wrong_schema(types: dict[str, str], **options: str) -> Callable[[], object]:
         ({"body": "string"}, {"topic": "a b"}, "option 'topic' cannot be written to"),
         ({"body": "string"}, {"topic": "T", "sinkid": "x"}, "'sinkId' is given, but 'exactlyOnce' is not true"),
         ({"body": "string"}, {"topic": "T", "exactlyOnce": "true"}, "needs the option 'sinkId'"),
+        ({"body": "string"}, {"topic": "T", "saslUsername": "a"}, "'saslUsername' is given, but 'exactlyOnce' is not true"),
+        ({"body": "string"}, {"topic": "T", "exactlyOnce": "true", "sinkId": "x", "saslUsername": "a"}, "needs sasl_username and sasl_password"),
         ({"body": "string"}, {"topic": "T", "checkpointLocation": "x"}, "is for df.writeStream only"),
         ({"body": "string"}, {"topik": "T"}, "unknown option 'topik'; did you mean 'topic'"),
         ({"body": "string", "delayLevel": "int"}, {"topic": "T", "exactlyOnce": "true", "sinkId": "x"}, "no delayed messages"),

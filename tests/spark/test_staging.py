@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +16,12 @@ from tests.api.kafka import KafkaServers
 from tests.waiting import until
 
 from steelyard import Admin
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.driver.loops import Background
 from steelyard.errors import ConfigError, SteelyardError
+from steelyard.sasl.login import login_of
+from steelyard.servers.server import serve_broker, serve_nameserver
+from steelyard.spark.options.access import PLAIN, Access
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.reading.planning import plan
@@ -155,3 +163,44 @@ def test_a_time_out_that_brokers_do_not_allow(cluster: KafkaServers) -> None:
     )
     with pytest.raises(ConfigError, match="'transactionTimeoutMs' is 86400000"):
         stage(options, "0.0", ["a"])
+
+
+def test_a_listener_that_asks_for_a_login(tmp_path: Path) -> None:
+    """Rows are staged and committed with a login whose sessions are shorter than the job; else one error."""
+    users = tmp_path / "users.toml"
+    users.write_text('[anna]\npassword = "annas-secret"\n')
+    loop = Background()
+    nameserver = loop.wait(serve_nameserver(port=0))
+    kafka = KafkaConfig(
+        sasl_enabled_mechanisms=("SCRAM-SHA-512", "PLAIN"), connections_max_reauth_ms=300
+    )
+    config = BrokerConfig(nameservers=(nameserver.address,), kafka=kafka, users_file=str(users))
+    broker = loop.wait(serve_broker(str(tmp_path / "data"), port=0, kafka_port=0, config=config))
+    try:
+        loop.wait(broker.known())
+        with Admin(nameserver.address) as admin:
+            admin.create_topic("Guarded", queues=2)
+        for mechanism in ("SCRAM-SHA-512", "PLAIN"):
+            options = dataclasses.replace(
+                options_of(nameserver.address, "Guarded"),
+                access=Access(login=login_of(mechanism, "anna", "annas-secret")),
+            )
+            writer = f"spark-batch:{mechanism}"
+            batch = pa.RecordBatch.from_arrays([pa.array(["a"])] * 2, names=["body", "keys"])
+            with closing(Stager(options, writer, "0.0")) as stager:
+                for _ in range(3):
+                    stager.send(read_rows(batch, {"body": 0, "keys": 1}))
+                    time.sleep(0.4)  # the session ends meanwhile
+                staged = stager.finish()
+            assert staged is not None
+            commit_all(options, writer, 1, [staged])
+        until(lambda: read(options) == ["a"] * 6)
+        for access in (PLAIN, Access(login=login_of("PLAIN", "anna", "wr0ng"))):
+            refused = dataclasses.replace(options, access=access, retry_timeout_ms=0)
+            with pytest.raises(SteelyardError) as caught:
+                stage(refused, "0.0", ["b"])
+            assert "wr0ng" not in str(caught.value)
+    finally:
+        for server in (broker, nameserver):
+            loop.wait(server.stop())
+        loop.stop()

@@ -1,4 +1,4 @@
-"""Options of commands that say how to log in at the Kafka listeners of a cluster (SASL)."""
+"""Options that say how to log in at the Kafka listeners of a cluster (SASL)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from steelyard.client.environment import DEFAULT_MECHANISM, KAFKA_VARIABLES
 from steelyard.errors import ConfigError
 from steelyard.sasl.login import Login, login_of
+from steelyard.spark.options import table
 
-SASL = ("saslUsername", "saslPassword", "saslMechanism")
-"""Their names. Without saslPassword the variable STEELYARD_SASL_PASSWORD counts, which ps does not
-show."""
+SASL = tuple(one.name for one in table.SASL)
+"""Their names: those of user, password and mechanism.
+
+Without saslPassword the variable STEELYARD_SASL_PASSWORD counts, which ps does not show.
+"""
 
 
 def login_among(given: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], Login | None]:

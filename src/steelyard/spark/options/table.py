@@ -41,6 +41,13 @@ ACCESS = (
     Option("securityToken", "", "token of temporary credentials"),
 )
 
+SASL = (
+    Option("saslUsername", "", "log in at Kafka listeners as this user"),
+    Option("saslPassword", "", "its password"),
+    Option("saslMechanism", "SCRAM-SHA-512", "or SCRAM-SHA-256, or PLAIN"),
+)
+"""Of what speaks to Kafka listeners: moves, incidents, and the sink with exactlyOnce."""
+
 TIMEOUT = Option("timeoutMs", "10000", "longest wait for a connection or a reply")
 
 OPTIONS = (
@@ -167,6 +174,7 @@ SINK_OPTIONS = (
     ),
     Option("producerGroup", DEFAULT_GROUP, "the group named to brokers", ("group",)),
     *ACCESS,
+    *SASL,
     Option("sendBatchSize", "1000", "maximum number of messages per request"),
     TIMEOUT,
     Option(

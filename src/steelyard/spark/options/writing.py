@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steelyard.errors import MessageError
 from steelyard.produce.rules import check_topic
+from steelyard.sasl.login import Login
 from steelyard.spark.options.access import PLAIN, Access
 from steelyard.spark.options.given import Given
+from steelyard.spark.options.logins import SASL, login_among
 from steelyard.spark.options.table import DEFAULT_GROUP, SINK_OPTIONS, Reads, markdown
 
 __all__ = ["SinkOptions", "read_sink_options"]
@@ -61,7 +63,7 @@ class _Given(Given):
             batch_id=self._number("batchId", 0, least=0) or 0,
             transaction_timeout_ms=self._number("transactionTimeoutMs", 300_000, 86_400_000) or 0,
             producer_group=self._group("producerGroup") or DEFAULT_GROUP,
-            access=self._access(),
+            access=replace(self._access(), login=self._login()),
             messages_max=self._number("sendBatchSize", 1_000, 100_000) or 0,
             timeout_ms=self._number("timeoutMs", 10_000, 600_000) or 0,
             retry_timeout_ms=self._number("retryTimeoutMs", 60_000, 86_400_000, least=0) or 0,
@@ -85,6 +87,12 @@ class _Given(Given):
                 " is recognized",
             )
         return exactly_once
+
+    def _login(self) -> Login | None:
+        given = [(name, self._text(name)) for name in SASL if self._text(name)]
+        if given and not self._flag("exactlyOnce", False):
+            self._refuse(given[0][0], "is given, but 'exactlyOnce' is not true")
+        return login_among(given)[1]
 
     def _sink_id(self) -> str:
         sink_id = self._text("sinkId")

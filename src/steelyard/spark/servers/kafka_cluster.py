@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,6 +49,9 @@ class KafkaCluster:
     def link(self, address: str) -> KafkaLink:
         """Return the connection to a listener, opened if there is none."""
         link = self._links.get(address)
+        if link is not None and time.monotonic() >= link.ends_at:
+            self.drop(link)
+            link = None
         if link is None:
             options = self._options
             link = self._links[address] = kafka_link(address, options.timeout_ms, options.access)
