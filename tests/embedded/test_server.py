@@ -28,6 +28,7 @@ from steelyard import (
     Server,
     SteelyardError,
 )
+from steelyard.embedded.administrator import OperatorAccess
 from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import CallTimeoutError, ConnectError, KafkaError
 
@@ -74,7 +75,7 @@ def test_a_killed_broker_comes_back_with_its_data(server: Server) -> None:
     addresses = server.bootstrap_servers
     server.kill_broker("broker-b")
     with pytest.raises(ConnectError):
-        KafkaConnection(addresses.split(",")[1])
+        KafkaConnection(addresses.split(",")[1], OperatorAccess(""))
     server.kill_broker("broker-b")  # is down already
     server.restart_broker("broker-b")
     assert server.bootstrap_servers == addresses

@@ -1,13 +1,18 @@
-"""The administrator with which servers are asked here, as patient as tests on busy machines are."""
+"""How servers are asked here, and an administrator as patient as tests on busy machines are."""
 
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from steelyard.client.blocking.admin import Admin
-from steelyard.config import BrokerConfig
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.errors import ConfigError
+from steelyard.sasl import oauthbearer
+from steelyard.sasl.login import Login, login_of
+from steelyard.servers.users import first_password
 from steelyard.settings import build
 
 TIMEOUT_MS = 30_000
@@ -15,12 +20,17 @@ TIMEOUT_MS = 30_000
 
 
 class OperatorAccess(NamedTuple):
-    """Where servers are asked, and how: with TLS, with an account, or without."""
+    """Where servers are asked, and how: with TLS, with an account, or without.
+
+    `kafka_tls` and `login`: at Kafka listeners.
+    """
 
     nameserver: str
     tls: ssl.SSLContext | None = None
     access_key: str = ""
     secret_key: str = ""
+    kafka_tls: ssl.SSLContext | None = None
+    login: Login | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -41,7 +51,37 @@ def access_of(nameserver: str, settings: Mapping[str, object]) -> OperatorAccess
 
         account = AccountsFile(config.acl_file).first.find(key)
         secret = "" if account is None else account.secret.decode()
-    return OperatorAccess(nameserver, tls, key if secret else "", secret)
+    kafka_tls, login = (None, None) if config.kafka is None else _kafka_access(config.kafka, config)
+    return OperatorAccess(nameserver, tls, key if secret else "", secret, kafka_tls, login)
+
+
+def _kafka_access(
+    kafka: KafkaConfig, config: BrokerConfig
+) -> tuple[ssl.SSLContext | None, Login | None]:
+    """Return TLS and login for Kafka listeners with these settings."""
+    context = None
+    if kafka.ssl_certificate_file:
+        context = ssl.create_default_context()
+        context.check_hostname = False  # they are our own servers, at loopback addresses
+        context.verify_mode = ssl.CERT_NONE
+    mechanisms = [one for one in kafka.sasl_enabled_mechanisms if one != oauthbearer.MECHANISM]
+    if not kafka.sasl_enabled_mechanisms:
+        return context, None
+    if not mechanisms and kafka.sasl_oauthbearer_unsecured:
+        return context, login_of(oauthbearer.MECHANISM, token=_unsecured)
+    user = first_password(config.users_file) if config.users_file and mechanisms else None
+    if user is None:
+        raise ConfigError(
+            "a Server asks its own brokers as the first user of users_file that has a password,"
+            " with PLAIN or SCRAM: give such a user, and one of these mechanisms in"
+            " kafka.sasl_enabled_mechanisms"
+        )
+    return context, login_of(mechanisms[0], *user)
+
+
+def _unsecured() -> str:
+    """Return an unsigned token of a minute."""
+    return oauthbearer.unsecured_token("steelyard-server", time.time() + 60)
 
 
 def administrator(access: OperatorAccess) -> Admin:

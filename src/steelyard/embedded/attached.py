@@ -92,7 +92,7 @@ class AttachedServer:
         BrokerError for one with a dot without Kafka listeners.
         """
         if "." in topic and self.bootstrap_servers:
-            count = create_kafka_topic(self.bootstrap_servers, topic, queues)
+            count = create_kafka_topic(self._operators(), self.bootstrap_servers, topic, queues)
             _until(lambda: self._leads(topic, count), f"topic {topic}")
             return topic
         with administrator(self._operators()) as admin:
@@ -116,8 +116,9 @@ class AttachedServer:
         _until(lambda: self._know_each_other(expected), "each broker")
 
     def _know_each_other(self, expected: int) -> bool:
+        access = self._operators()
         for address in filter(None, self.bootstrap_servers.split(",")):
-            with KafkaConnection(address) as connection:
+            with KafkaConnection(address, access) as connection:
                 found = connection.call(METADATA, MetadataRequest(), MetadataResponse).brokers
             if len(found) != expected:
                 return False
@@ -135,8 +136,9 @@ class AttachedServer:
         request = MetadataRequest(
             topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False
         )
+        access = self._operators()
         for address in filter(None, self.bootstrap_servers.split(",")):
-            with KafkaConnection(address) as link:
+            with KafkaConnection(address, access) as link:
                 (found,) = link.call(METADATA, request, MetadataResponse).topics
             leading = [each for each in found.partitions if each.error_code == ErrorCode.NONE]
             if len(leading) != expected:

@@ -70,7 +70,7 @@ def lose_member(access: OperatorAccess, bootstrap: str, group: str, member: str 
     if report is None:
         raise RouteError(f"no broker coordinates a Kafka group {group} with members")
     lost = _member(report, member)
-    with _coordinator(bootstrap, group) as link:
+    with _coordinator(access, bootstrap, group) as link:
         if report.kind == "consumer":
             epoch = LEAVES if lost.instance_id is None else LEAVES_FOR_A_WHILE
             _heartbeat(link, group, lost.member_id, epoch, instance_id=lost.instance_id)
@@ -99,11 +99,11 @@ def force_rebalance(access: OperatorAccess, bootstrap: str, group: str) -> None:
         _visit_brokers(access, group)
     elif report.kind == "consumer":
         member_id = str(uuid.uuid4())
-        with _coordinator(bootstrap, group) as link:
+        with _coordinator(access, bootstrap, group) as link:
             _heartbeat(link, group, member_id, JOINS)
             _heartbeat(link, group, member_id, LEAVES)
     else:
-        _visit_coordinator(bootstrap, report)
+        _visit_coordinator(access, bootstrap, report)
 
 
 def _kafka_group(access: OperatorAccess, bootstrap: str, group: str) -> KafkaGroupReport | None:
@@ -118,12 +118,12 @@ def _kafka_group(access: OperatorAccess, bootstrap: str, group: str) -> KafkaGro
     return report if report.members else None
 
 
-def _coordinator(bootstrap: str, group: str) -> KafkaConnection:
-    with KafkaConnection(bootstrap.partition(",")[0]) as link:
+def _coordinator(access: OperatorAccess, bootstrap: str, group: str) -> KafkaConnection:
+    with KafkaConnection(bootstrap.partition(",")[0], access) as link:
         asked = FindCoordinatorRequest(coordinator_keys=(group,))
         (found,) = link.call(FIND_COORDINATOR, asked, FindCoordinatorResponse).coordinators
         link.check(found.error_code, f"FindCoordinator for group {group}")
-    return KafkaConnection(f"{found.host}:{found.port}")
+    return KafkaConnection(f"{found.host}:{found.port}", access)
 
 
 def _heartbeat(
@@ -150,7 +150,7 @@ def _leave(link: KafkaConnection, group: str, member: MemberIdentity) -> None:
         link.check(code, f"LeaveGroup of group {group}")
 
 
-def _visit_coordinator(bootstrap: str, report: KafkaGroupReport) -> None:
+def _visit_coordinator(access: OperatorAccess, bootstrap: str, report: KafkaGroupReport) -> None:
     """Join a classic group, for which all others must join again, and leave while they do."""
     group = report.group
     protocol = JoinGroupRequestProtocol(
@@ -168,7 +168,7 @@ def _visit_coordinator(bootstrap: str, report: KafkaGroupReport) -> None:
             reason=REASON,
         )
 
-    with _coordinator(bootstrap, group) as link:
+    with _coordinator(access, bootstrap, group) as link:
         reply = link.call(JOIN_GROUP, join(""), JoinGroupResponse)
         if reply.error_code != ErrorCode.MEMBER_ID_REQUIRED:
             link.check(reply.error_code, f"JoinGroup of group {group}")

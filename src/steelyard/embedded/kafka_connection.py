@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from steelyard.driver.blocking_links import KafkaLink, M, connect
+from steelyard.embedded.administrator import OperatorAccess
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 TIMEOUT_MS = 30_000
@@ -14,11 +15,21 @@ CLIENT_ID = "steelyard-server"
 class KafkaConnection:
     """A connection to `address`, host:port, for requests in the newest version that we know.
 
-    A context manager. Raises ConnectError if nothing listens there.
+    A context manager. Raises ConnectError if nothing listens there, AuthenticationError if the
+    login of `access` is refused.
     """
 
-    def __init__(self, address: str) -> None:
-        self._link = KafkaLink(address, connect(address, TIMEOUT_MS), CLIENT_ID)
+    def __init__(self, address: str, access: OperatorAccess) -> None:
+        made = connect(address, TIMEOUT_MS)
+        if access.kafka_tls is not None:
+            made = access.kafka_tls.wrap_socket(made)
+        self._link = KafkaLink(address, made, CLIENT_ID)
+        if access.login is not None:
+            try:
+                self._link.log_in(access.login)
+            except BaseException:
+                self._link.close()
+                raise
 
     def __enter__(self) -> Self:
         return self

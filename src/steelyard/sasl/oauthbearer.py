@@ -105,6 +105,13 @@ class OAuthClient:
         return _KVSEP  # the server has said what is wrong: confirm it, then it ends the login
 
 
+def unsecured_token(user: str, expires: float) -> str:
+    """Return an unsecured token. `expires`: in seconds since the epoch."""
+    parts = ({"alg": "none"}, {"sub": user, "exp": expires})
+    texts = (base64.urlsafe_b64encode(msgspec.json.encode(part)) for part in parts)
+    return ".".join([*(text.decode().rstrip("=") for text in texts), ""])
+
+
 def unsecured(token: str, now: int) -> TokenClaims | str:
     """Return the claims of an unsecured token, or why it is not valid; a `Validate`."""
     parts = token.split(".")

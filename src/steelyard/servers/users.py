@@ -32,18 +32,34 @@ PASSWORD = "password"  # the name of the key
 
 def read_users(path: str) -> tuple[User, ...]:
     """Read a file of users. Raises ConfigError, which quotes no secret."""
+    tables, where = _tables(path), f"users_file {path}"
+    if len(tables) > USERS_MAX:
+        raise ConfigError(f"{where} has {len(tables)} users; at most {USERS_MAX} are possible")
+    return tuple(_user(where, name, table) for name, table in tables.items())
+
+
+def _tables(path: str) -> dict[str, object]:
     where = f"users_file {path}"
     try:
         with open(path, "rb") as file:
-            tables = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror}") from None
     except (ValueError, RecursionError):
         # The parser's own text may quote a line, and with it a password.
         raise ConfigError(f"{where} is not TOML; expected tables [NAME] with a password") from None
-    if len(tables) > USERS_MAX:
-        raise ConfigError(f"{where} has {len(tables)} users; at most {USERS_MAX} are possible")
-    return tuple(_user(where, name, table) for name, table in tables.items())
+
+
+def first_password(path: str) -> tuple[str, str] | None:
+    """Return the first user of a file that has a password, and that; None if none has one.
+
+    Raises ConfigError.
+    """
+    for name, table in _tables(path).items():
+        password = table.get(PASSWORD) if isinstance(table, Mapping) else None
+        if isinstance(password, str):
+            return name, password
+    return None
 
 
 def _user(where: str, name: str, table: object) -> User:
