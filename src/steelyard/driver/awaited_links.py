@@ -217,7 +217,7 @@ class KafkaRequester:
                 server_hostname=None if self._tls is None else name,
             )
         except OSError as error:
-            raise ConnectError(f"cannot connect to {address}: {error}") from None
+            raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from None
         link = _Link(address, self._client_id, reader, writer)
         try:
             # In the first version: every server knows it.

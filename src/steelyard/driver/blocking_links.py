@@ -64,7 +64,7 @@ def connect(address: str, timeout_ms: int) -> socket.socket:
     try:
         made = socket.create_connection((host.strip("[]"), int(port)), timeout_ms / 1000)
     except OSError as error:
-        raise ConnectError(f"cannot connect to {address}: {error}") from None
+        raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
