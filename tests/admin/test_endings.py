@@ -47,7 +47,7 @@ ILLEGAL = "has characters that are not allowed"
         (("produce", "--body", "x"), "give the topic to send to: -t TOPIC"),
         (("produce", "-t", "T", "--body", "x", "--property", "a"), "it must be NAME=VALUE"),
         (("produce", "-t", "T", "--body", "x", "--delay", "19"), "levels go from 1 to 18"),
-        (("produce", "-t", "T", "--body", "x", "--delay", "7s"), "has these delay levels: 1s, 5s"),
+        (("produce", "-t", "T", "--body", "x", "--delay", "0s"), "such as 10s, 90m or 250ms"),
         (("produce", "-t", "T", "--body", "x", "--delay", "soon"), "such as 10s"),
         (("produce", "--input", "json", "--count", "1"), "leave out --body and --count"),
         (("produce", "--input", "json", "--sharding-key", "s"), "leave out --sharding-key"),

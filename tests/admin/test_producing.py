@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tests.admin.processes import Ports, json_lines, run
 
 from steelyard import Message, Producer
 from steelyard.admin.ndjson import MessageLine
-from steelyard.admin.producing import DELAYS, delay_level
+from steelyard.admin.producing import DELAYS, Delay, read_delay
 from steelyard.admin.starts import seconds
 from steelyard.errors import ConfigError
 from steelyard.nodes.broker.remoting.schedule import SECONDS
@@ -126,8 +127,27 @@ def test_a_delay(ports: Ports) -> None:
 
 def test_delays_are_those_of_the_broker() -> None:
     assert tuple(map(seconds, DELAYS)) == SECONDS
-    assert [delay_level(delay) for delay in DELAYS] == list(range(1, 19))
-    assert [delay_level(text) for text in ("", "3", "60s", "60m", "120m")] == [0, 3, 5, 17, 18]
-    for wrong in ("0", "19", "3h", "-1", "x", "1.5s"):
+    assert [read_delay(delay).level for delay in DELAYS] == list(range(1, 19))
+    assert [read_delay(text) for text in ("", "3", "60s", "60m", "120m", "1000ms")] == [
+        *(Delay(), Delay(3), Delay(5), Delay(17), Delay(18), Delay(1))
+    ]
+    assert [read_delay(text) for text in ("7s", "90m", "3h", "250ms")] == [
+        *(Delay(ms=7_000), Delay(ms=5_400_000), Delay(ms=10_800_000), Delay(ms=250))
+    ]
+    for wrong in ("0", "19", "-1", "x", "1.5s", "0s", "0ms", "ms", "-5ms"):
         with pytest.raises(ConfigError, match="--delay is"):
-            delay_level(wrong)
+            read_delay(wrong)
+
+
+def test_any_delay(ports: Ports) -> None:
+    """To the millisecond, as an option and as a field of a line."""
+    sent = run(
+        "produce", "-n", ports.nameserver, "-t", "AnyDelay", "--body", "b", "--delay", "700ms"
+    )
+    assert sent.returncode == 0, sent
+    later = json.dumps({"topic": "AnyDelay", "body": "c", "delay_ms": 300})
+    sent = run("produce", "-n", ports.nameserver, "--input", "json", text=later)
+    assert sent.returncode == 0, sent
+    for line in json_lines(read(ports, "AnyDelay", 2)):
+        waited = line["store_timestamp"] - line["born_timestamp"]
+        assert waited >= {"b": 700, "c": 300}[line["body"]]

@@ -49,6 +49,9 @@ class MessageLine(msgspec.Struct, forbid_unknown_fields=True):
     sharding_key: str = ""
     delay_level: int = 0
     """Also 0 if the broker hides it from consumers, as Steelyard's and those of 5.x do."""
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+    """To send it later; 0 in what is printed."""
     flag: int = 0
     wait_store_ok: bool = True
     broker: str = ""
@@ -143,6 +146,8 @@ def parse_message(line: bytes, topic: str | None) -> Message:
         properties=given.properties,
         flag=given.flag,
         delay_level=given.delay_level,
+        delay_ms=given.delay_ms,
+        deliver_at_ms=given.deliver_at_ms,
         wait_store_ok=given.wait_store_ok,
         sharding_key=given.sharding_key,
     )

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from steelyard.admin import names
 from steelyard.admin.asking import add_nameserver_option, log_to_stderr, with_credentials
@@ -78,8 +78,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--delay",
         default="",
         metavar="LEVEL|DURATION",
-        help=f"deliver later: a level from 1 to {len(DELAYS)}, or its duration:"
-        f" {', '.join(DELAYS)}",
+        help=f"deliver later: a level from 1 to {len(DELAYS)} ({', '.join(DELAYS)}), or any"
+        " duration, such as 90m or 250ms (RocketMQ 5.x and Steelyard)",
     )
     parser.add_argument(
         "--sharding-key",
@@ -116,7 +116,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.size < 0:
         raise ConfigError(f"size is {options.size}; it must be 0 or more")
     properties(options.property)
-    delay_level(options.delay)
+    read_delay(options.delay)
     if options.input == "text":
         if options.topic is None:
             raise ConfigError("give the topic to send to: -t TOPIC")
@@ -149,26 +149,37 @@ def properties(settings: list[str]) -> dict[str, str]:
     return found
 
 
-def delay_level(text: str) -> int:
-    """Parse a level or its duration; 0 for neither. Raises ConfigError."""
+class Delay(NamedTuple):
+    """When a message is delivered: a level of RocketMQ's, or after `ms`; both 0: at once."""
+
+    level: int = 0
+    ms: int = 0
+
+
+def read_delay(text: str) -> Delay:
+    """Parse a level, or a duration, which is a level where RocketMQ has one. Raises ConfigError."""
     if not text:
-        return 0
+        return Delay()
     if text.isascii() and text.isdigit():
         level = int(text)
         if not 1 <= level <= len(DELAYS):
             raise ConfigError(f"--delay is {text}; levels go from 1 to {len(DELAYS)}")
-        return level
-    lengths = [seconds(delay) for delay in DELAYS]
-    try:
-        return lengths.index(seconds(text)) + 1
-    except ConfigError:
+        return Delay(level)
+    number = text.removesuffix("ms")
+    if number != text and number.isascii() and number.isdigit():
+        ms = int(number)
+    else:
+        try:
+            ms = seconds(text) * 1_000
+        except ConfigError:
+            ms = 0
+    if ms <= 0:
         raise ConfigError(
-            f"--delay is {text!r}; it must be a level, such as 3, or its duration, such as 10s"
-        ) from None
-    except ValueError:
-        raise ConfigError(
-            f"--delay is {text!r}; RocketMQ has these delay levels: {', '.join(DELAYS)}"
-        ) from None
+            f"--delay is {text!r}; it must be a level, such as 3, or a duration, such as 10s, 90m"
+            " or 250ms"
+        )
+    lengths = [seconds(delay) * 1_000 for delay in DELAYS]
+    return Delay(lengths.index(ms) + 1) if ms in lengths else Delay(ms=ms)
 
 
 async def messages(options: argparse.Namespace) -> AsyncIterator[tuple[int, Message]]:
@@ -178,13 +189,15 @@ async def messages(options: argparse.Namespace) -> AsyncIterator[tuple[int, Mess
     from steelyard.admin.ndjson import parse_message
     from steelyard.types import Message
 
+    delay = read_delay(options.delay)
     shared = Message(
         topic=options.topic or "",
         body=b"",
         tags=options.tag,
         keys=options.key,
         properties=properties(options.property),
-        delay_level=delay_level(options.delay),
+        delay_level=delay.level,
+        delay_ms=delay.ms,
         sharding_key=options.sharding_key,
     )
     number = 0
