@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from steelyard.client.blocking.admin import Admin
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import BrokerConfig
 from steelyard.errors import ConfigError
 from steelyard.sasl import oauthbearer
 from steelyard.sasl.login import Login, login_of
-from steelyard.servers.users import first_password
 from steelyard.settings import build
 
 TIMEOUT_MS = 30_000
@@ -51,14 +50,15 @@ def access_of(nameserver: str, settings: Mapping[str, object]) -> OperatorAccess
 
         account = AccountsFile(config.acl_file).first.find(key)
         secret = "" if account is None else account.secret.decode()
-    kafka_tls, login = (None, None) if config.kafka is None else _kafka_access(config.kafka, config)
+    kafka_tls, login = _kafka_access(config)
     return OperatorAccess(nameserver, tls, key if secret else "", secret, kafka_tls, login)
 
 
-def _kafka_access(
-    kafka: KafkaConfig, config: BrokerConfig
-) -> tuple[ssl.SSLContext | None, Login | None]:
-    """Return TLS and login for Kafka listeners with these settings."""
+def _kafka_access(config: BrokerConfig) -> tuple[ssl.SSLContext | None, Login | None]:
+    """Return TLS and login for the Kafka listeners of brokers with these settings."""
+    kafka = config.kafka
+    if kafka is None:
+        return None, None
     context = None
     if kafka.ssl_certificate_file:
         context = ssl.create_default_context()
@@ -69,7 +69,11 @@ def _kafka_access(
         return context, None
     if not mechanisms and kafka.sasl_oauthbearer_unsecured:
         return context, login_of(oauthbearer.MECHANISM, token=_unsecured)
-    user = first_password(config.users_file) if config.users_file and mechanisms else None
+    user = None
+    if config.users_file and mechanisms:
+        from steelyard.servers.users import first_password
+
+        user = first_password(config.users_file)
     if user is None:
         raise ConfigError(
             "a Server asks its own brokers as the first user of users_file that has a password,"
