@@ -202,7 +202,7 @@ class BrokerNode:
         """Wake the requests that wait for something new in a queue."""
         self._pulls.wake(topic, queue_id, now, effects)
         if self._kafka is not None:
-            self._kafka.fetches.wake(topic, queue_id, now, effects)
+            self._kafka.appended(topic, queue_id, now, effects)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []

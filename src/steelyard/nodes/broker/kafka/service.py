@@ -408,6 +408,11 @@ class KafkaService:
             if part.next_at is not None and part.next_at <= now:
                 part.due(now, effects)
 
+    def appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """Wake the fetches that wait for something new in a queue."""
+        self.throttles.begin(now)
+        self.fetches.wake(topic, queue_id, now, effects)
+
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
         self.markings.flushed(now, effects)
@@ -440,8 +445,9 @@ class KafkaService:
 
         Called after sends and pulls of RocketMQ clients, of which there are several in a
         millisecond. All that they change here are the topics, if they create one, and the fetches
-        that they wake.
+        that they wake, whose clients may be over their quotas then.
         """
+        self.throttles.follow_up(effects)
         is_recent = 0 <= now - self._followed_at < FOLLOW_UP_MS
         if is_recent and self._followed_topics is self._topics.version:
             due = self._followed_at + FOLLOW_UP_MS
