@@ -18,6 +18,7 @@ from steelyard.errors import CorruptError
 from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.groups.remoting.ownership import HoldingState, Move
 from steelyard.nodes.access import guard
+from steelyard.nodes.broker.kafka.service import FOLLOW_UP_MS, KafkaService
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.remoting import delays, transactions
 from steelyard.nodes.broker.remoting.operations import Operations, TransactionOutcome
@@ -550,3 +551,21 @@ def test_a_server_that_believes_every_signature(monkeypatch: pytest.MonkeyPatch)
     found = run(scenario).failure
     assert found is not None
     assert "of a stranger with" in found
+
+
+def test_a_mute_that_is_forgotten_for_some_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send of RocketMQ wakes the fetch of a client that is over its quota then."""
+    scenario = load((FOLDER / "quotas.toml").read_text())
+    scenario = replace(scenario, faults=())
+    passed = run(scenario)
+    assert passed.failure is None
+    assert passed.counts["muted"] > 0
+
+    def forgetful(self: KafkaService, now: int, effects: list[Effect]) -> None:
+        if now - self._followed_at >= FOLLOW_UP_MS:
+            self.follow_up(now, effects)
+
+    monkeypatch.setattr(KafkaService, "follow_up_soon", forgetful)
+    found = run(scenario).failure
+    assert found is not None
+    assert "AssertionError" in found

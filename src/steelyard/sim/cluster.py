@@ -24,6 +24,7 @@ from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.acl_users import AclUserStore
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.broker.quotas import CLIENT_ID, CONSUMER_BYTE_RATE, QuotaStore
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.nodes.consumer.remoting.contract import Stop as StopMember
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
@@ -58,6 +59,9 @@ BROKER_PORT = 10911
 KAFKA_PORT = 9092
 HEARTBEAT_MS_MAX = 5_000
 """Interval of heartbeats in KIP-848 groups, unless a third of the session is shorter."""
+EVERY_CLIENT = ((CLIENT_ID, None),)
+"""The entity of a quota that each client id has."""
+
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 
@@ -339,11 +343,20 @@ class SimCluster:
         store = Store(self._parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
+        self._prepare(store)
+        return store
+
+    def _prepare(self, store: Store) -> None:
+        """Give a broker what operators would have told it, unless it knows that."""
         if self.scenario.accounts:
             users = AclUserStore(store.table("acl_users"))
             if users.get(MEMBER.name) is None:
                 users.put(MEMBER)
-        return store
+        if self.scenario.kafka_byte_rate:
+            quotas = QuotaStore(store.table("quotas"))
+            if not len(quotas):
+                rates = {CONSUMER_BYTE_RATE: float(self.scenario.kafka_byte_rate)}
+                quotas.merge([quotas.changed(EVERY_CLIENT, rates)])
 
     def _start_producer(self, seat: Seat) -> None:
         config = ProducerConfig(

@@ -237,6 +237,7 @@ class _Show:
             "faults": self._fates.happened.total(),
             "frames": network.frames,
             "steps": self._world.steps,
+            "muted": self._world.muted,
             "virtual_ms": self._world.now - EPOCH,
             "compacted": 0 if self._cluster.table is None else self._cluster.table.removed,
             "damaged": len(witness.damage.entries),

@@ -168,6 +168,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of one poll."""
     table_keys: int = 0
     """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
+    kafka_byte_rate: int = 0
+    """Quota of each Kafka client for what it fetches, in bytes/s; 0: there is none."""
     accounts: bool = False
     """All servers want signed requests, and strangers try to do without (`sim.strangers`)."""
     # what goes wrong, and how long it may take to be right again

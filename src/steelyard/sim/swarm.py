@@ -80,6 +80,9 @@ PLANNED_SHARE = 0.15
 ACCOUNTS_SHARE = 0.2
 """Of the seeds have accounts: all requests are signed."""
 
+QUOTA_SHARE = 0.2
+"""Of the seeds have a quota for what Kafka clients fetch."""
+
 TIMERS_SHARE = 0.25
 """Of the seeds have messages that are delayed to the millisecond."""
 
@@ -180,6 +183,7 @@ def draw(seed: int) -> Scenario:
         flapping_delay_max_ms=damped_ms,
         table_keys=_table_keys(seed),
         accounts=accounts,
+        kafka_byte_rate=_byte_rate(scenario),
     )
     timers = Random(f"swarm {seed}, timers")
     if timers.random() < TIMERS_SHARE:
@@ -190,6 +194,14 @@ def draw(seed: int) -> Scenario:
 def _table_keys(seed: int) -> int:
     rng = Random(f"swarm {seed}, compacted topic")
     return rng.choice((1, 3, 10)) if rng.random() < TABLE_SHARE else 0
+
+
+def _byte_rate(scenario: Scenario) -> int:
+    """Return a quota with which one client reads all messages within a minute, or 0 for none."""
+    rng = Random(f"swarm {scenario.seed}, quotas")
+    if rng.random() >= QUOTA_SHARE:
+        return 0
+    return rng.choice((1, 4)) * (1 + scenario.messages * scenario.body_bytes_max // 60)
 
 
 def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
@@ -517,6 +529,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         "kafka_static",
         "kafka_auto_commit",
         "table_keys",
+        "kafka_byte_rate",
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})

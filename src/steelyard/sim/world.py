@@ -71,6 +71,8 @@ class World:
         """Run a node's `check` after every n-th of its events, and always before its process ends.
         """
         self.steps = 0
+        self.muted = 0
+        """How often a link was not read for a while, because its client exceeds its quota."""
         self.told: dict[str, int] = {}
         """Number of `LogLine`s of each level."""
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -316,6 +318,7 @@ class Process:
             case Admit():
                 pass  # links carry messages here, of any size
             case Mute(link, until):
+                self.world.muted += 1
                 self._network.mute(self, link, self.host.clock.true_time(until))
             case Persist(data):
                 self.kept = data
