@@ -329,7 +329,7 @@ def test_nothing_is_taken_from_a_muted_link(run_scenario: Run) -> None:
             writer.write(encode(Command(2)))
             assert decoder.feed(await reader.read(1000)) == [Command(2)]
         first, second = node.times[1:3]
-        assert second - first >= muted_ms
+        assert second - first >= muted_ms - 2  # the clocks of timers and of the node are read apart
         writer.close()
         await bench.until(lambda: isinstance(node.events[-1], Closed))
 
