@@ -337,7 +337,8 @@ class SimCluster:
 
     def _check_table(self, seat: Seat) -> None:
         if self.table is not None and seat.process.alive and seat.store is not None:
-            self.table.check(seat.name, seat.store)
+            with seat.host.disk.looked_at():
+                self.table.check(seat.name, seat.store)
 
     def _open(self, mount: Mount, config: BrokerConfig, now: int) -> Store:
         store = Store(self._parts.disk(mount), config.store, identity_of(config))
