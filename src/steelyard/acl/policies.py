@@ -169,7 +169,13 @@ class AclUser(msgspec.Struct, frozen=True):
         if self.status is UserStatus.DISABLE:
             return None
         is_super = self.type is UserType.SUPER
-        return PolicyAccount(self.name, self.password.encode(), is_super, entries=self.entries)
+        return PolicyAccount(
+            self.name,
+            self.password.encode(),
+            is_super,
+            entries=self.entries,
+            has_addresses=any(entry.source_ips for entry in self.entries),
+        )
 
 
 def check_resource(resource: str) -> None:
@@ -225,6 +231,8 @@ class PolicyAccount(Account, frozen=True):
     """The account of a user of RocketMQ 5.x: its policies are its permissions."""
 
     entries: tuple[PolicyEntry, ...] = ()
+    has_addresses: bool = False
+    """Whether some entries count from some addresses only; noted, as each request asks for it."""
     decided: dict[tuple[object, ...], bool] = msgspec.field(default_factory=dict)
     """Decisions so far."""
     seen: dict[str, PolicyAccount] = msgspec.field(default_factory=dict)
@@ -234,7 +242,7 @@ class PolicyAccount(Account, frozen=True):
 
     def seen_from(self, ip: str) -> Account:
         """Return the account as it is for requests from an address."""
-        if all(not entry.source_ips for entry in self.entries):
+        if not self.has_addresses:
             return self
         found = self.seen.get(ip)
         if found is None:

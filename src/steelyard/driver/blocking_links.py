@@ -131,8 +131,16 @@ class KafkaLink:
     def log_in(self, login: Login) -> None:
         """Log in, before anything else; `ends_at` says when to take another connection.
 
-        Raises AuthenticationError if the server refuses it, else as `call`.
+        If that fails, the connection is closed. Raises AuthenticationError if the server refuses
+        the login, else as `call`.
         """
+        try:
+            self._exchange(login)
+        except BaseException:
+            self.close()
+            raise
+
+    def _exchange(self, login: Login) -> None:
         exchange = exchange_of(login, SystemRandom())
         chosen = self.call(
             SASL_HANDSHAKE, 1, SaslHandshakeRequest(login.mechanism), SaslHandshakeResponse

@@ -25,11 +25,7 @@ class KafkaConnection:
             made = access.kafka_tls.wrap_socket(made)
         self._link = KafkaLink(address, made, CLIENT_ID)
         if access.login is not None:
-            try:
-                self._link.log_in(access.login)
-            except BaseException:
-                self._link.close()
-                raise
+            self._link.log_in(access.login)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """The accounts that apply now, and the one with which a server signs its own requests.
 
 Accounts come from a file, which every server reads, and from the brokers' users (RocketMQ 5.x): a
-broker has its own, a nameserver those of all brokers. Of two with one name the file's counts.
+broker has its own, a nameserver those of all brokers. If a name is in both, the account in the file
+counts.
 """
 
 from __future__ import annotations

@@ -16,9 +16,5 @@ def kafka_link(address: str, timeout_ms: int, access: Access) -> KafkaLink:
     """
     link = KafkaLink(address, connect(address, timeout_ms, access), CLIENT_ID)
     if access.login is not None:
-        try:
-            link.log_in(access.login)
-        except BaseException:
-            link.close()
-            raise
+        link.log_in(access.login)
     return link
