@@ -435,10 +435,11 @@ class Wire(asyncio.Protocol):
         try:
             if self._sends_files and self._goes_past_the_transport():
                 self._send(out)
-            elif self.encryption is not None:
-                self.transport.write(self.encryption.encrypt(joined(out)))
             else:
-                self.transport.write(joined(out))
+                data = out[0] if len(out) == 1 and isinstance(out[0], bytes) else joined(out)
+                if self.encryption is not None:
+                    data = self.encryption.encrypt(data)
+                self.transport.write(data)
         except OSError as error:  # of a file
             self.cut(str(error))
         if self.listening is not None:

@@ -72,7 +72,7 @@ class Durability:
         self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """Return the reply if it can be sent now, or None if it waits for the disk."""
-        if request.is_oneway:
+        if not self._sync or request.is_oneway:
             return answer
         return self._prompt(request.peer.link, answer, effects)
 

@@ -401,7 +401,7 @@ class BrokerNode:
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
             effects.append(SetTimer(LEDGER_TIMER, ledger.due_at))
-        next_parked = self._remoting.next_at
+        next_parked = self._remoting.next_at(frequent=frequent)
         if next_parked is not None and (self._parked_at is None or next_parked < self._parked_at):
             self._parked_at = next_parked
             effects.append(SetTimer(PARKED_TIMER, next_parked))
@@ -469,7 +469,7 @@ class BrokerNode:
         if self._kafka is not None:
             self._kafka.check()
         self._store.check()
-        parked_at = self._remoting.next_at
+        parked_at = self._remoting.next_at()
         assert parked_at is None or (self._parked_at is not None and self._parked_at <= parked_at)
         assert not self._ledger.urgent
         assert self._ledger.due_at is None or self._ledger_at is not None

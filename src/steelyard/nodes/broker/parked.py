@@ -39,17 +39,14 @@ class Parked(Generic[T]):
         self._by_link: dict[Link, set[int]] = {}
         self._slots: dict[int, set[int]] = {}
         self._slot_order: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    @property
-    def next_at(self) -> int | None:
+        self.next_at: int | None = None
         """When the next request may be due; None without any.
 
         May be earlier than the deadlines of all requests that are left.
         """
-        return self._slot_order[0] if self._slot_order else None
+
+    def __len__(self) -> int:
+        return len(self._requests)
 
     def add(self, request: T, queues: Iterable[Queue], link: Link, due_at: int) -> bool:
         """Park a request at queues, which must not change later; return False if too many wait."""
@@ -75,6 +72,7 @@ class Parked(Generic[T]):
         if of_slot is None:
             self._slots[slot] = {serial}
             heapq.heappush(self._slot_order, slot)
+            self.next_at = self._slot_order[0]
         else:
             of_slot.add(serial)
         return True
@@ -105,6 +103,7 @@ class Parked(Generic[T]):
             slot = heapq.heappop(self._slot_order)
             found.extend(self.remove(serial) for serial in sorted(self._slots[slot]))
             del self._slots[slot]
+        self.next_at = self._slot_order[0] if self._slot_order else None
         return found
 
     def closed(self, link: Link) -> None:
@@ -145,3 +144,4 @@ class Parked(Generic[T]):
             (serial, request[3]) for serial, request in requests.items()
         )
         assert sorted(self._slot_order) == sorted(self._slots)
+        assert self.next_at == min(self._slots, default=None)

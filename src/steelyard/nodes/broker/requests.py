@@ -14,7 +14,7 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Link
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway
+from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from steelyard.wire.remoting.ids import host_bytes
 from steelyard.wire.remoting.names import FAQ
 
@@ -57,7 +57,7 @@ class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_oneway(self) -> bool:
-        return is_oneway(self.command)
+        return self.command.flag & ONEWAY_FLAG != 0
 
     def header(self, kind: type[AnyHeader]) -> AnyHeader:
         """Decode the custom header. Raises ProtocolError."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -108,8 +109,13 @@ def policies(attributes: Mapping[str, str]) -> frozenset[str]:
 
     RocketMQ's names for them are DELETE and COMPACTION.
     """
-    texts = attributes.get(POLICY_ATTRIBUTE, "delete").lower().split(",")
-    return frozenset(_POLICIES.get(text.strip(), text.strip()) for text in texts)
+    return _policies(attributes.get(POLICY_ATTRIBUTE, "delete"))
+
+
+@lru_cache(maxsize=64)
+def _policies(setting: str) -> frozenset[str]:
+    texts = [text.strip() for text in setting.lower().split(",")]
+    return frozenset(_POLICIES.get(text, text) for text in texts)
 
 
 def reply_topic(cluster: str) -> str:

@@ -410,8 +410,10 @@ class KafkaService:
 
     def appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Wake the fetches that wait for something new in a queue."""
-        self.throttles.begin(now)
-        self.fetches.wake(topic, queue_id, now, effects)
+        if self.fetches.wait_at(topic, queue_id):
+            self.throttles.begin(now)
+            self.fetches.wake(topic, queue_id, now, effects)
+            self._set_timer(self.fetches.next_at, effects)
 
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
@@ -445,13 +447,12 @@ class KafkaService:
 
         Called after sends and pulls of RocketMQ clients, of which there are several in a
         millisecond. All that they change here are the topics, if they create one, and the fetches
-        that they wake, whose clients may be over their quotas then.
+        that they wake (`appended`), whose clients may be over their quotas then.
         """
         self.throttles.follow_up(effects)
         is_recent = 0 <= now - self._followed_at < FOLLOW_UP_MS
         if is_recent and self._followed_topics is self._topics.version:
-            due = self._followed_at + FOLLOW_UP_MS
-            self._set_timer(earliest(due, self.fetches.next_at), effects)
+            self._set_timer(self._followed_at + FOLLOW_UP_MS, effects)
         else:
             self.follow_up(now, effects)
 

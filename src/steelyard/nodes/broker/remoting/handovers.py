@@ -166,18 +166,21 @@ class Handovers:
             reader.asked_at = now
             reader.gave_up_at = None
 
+    def concern(self, pull: CheckedPull) -> bool:
+        """Return whether a pull is one of the new owner of a queue that changes hands."""
+        handover = self._handovers.get(pull.key)
+        return handover is not None and handover.new == pull.link
+
     def begin(
         self, pull: CheckedPull, committed: int | None, now: int, *, has_room: bool
     ) -> int | None:
-        """Return the offset at which a pull begins, None if it is to wait.
+        """Return the offset at which a pull that they `concern` begins, None if it is to wait.
 
         `committed`: what the group has committed by now; `has_room`: one more pull may wait. A
         hand-over ends with a pull that is not to wait.
         """
         key = pull.key
-        handover = self._handovers.get(key)
-        if handover is None or handover.new != pull.link:
-            return pull.offset
+        handover = self._handovers[key]
         is_first = handover.start == pull.offset
         may_wait = has_room and pull.hold_ms > 0
         if is_first and may_wait and self._is_awaited(key, handover, committed, now):

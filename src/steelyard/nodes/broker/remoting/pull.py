@@ -55,7 +55,7 @@ from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHand
 from steelyard.nodes.broker.remoting.renewals import Renewals
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE
-from steelyard.nodes.seam import Effect, Link, Send
+from steelyard.nodes.seam import Effect, Link, Send, earliest
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
 from steelyard.types import Effort
@@ -131,13 +131,14 @@ class Pulls:
             ):
                 raise
             return None
-        self.handovers.asked(pull.key, pull.link, now)
+        key, link = pull.key, pull.link
+        self.handovers.asked(key, link, now)
         if (
             header.sys_flag & COMMIT_OFFSET
             and header.commit_offset >= 0
-            and not self.handovers.is_echo(pull.key, pull.link, header.commit_offset)
+            and not self.handovers.is_echo(key, link, header.commit_offset)
         ):
-            self._offsets.store(*pull.key, header.commit_offset, request.peer, now)
+            self._offsets.store(*key, header.commit_offset, request.peer, now)
         if header.handed_ms is not None:
             self._ledger.handed_over(
                 pull.group, pull.topic, pull.queue_id, request.peer, header.handed_ms, now
@@ -218,11 +219,8 @@ class Pulls:
 
     @property
     def next_at(self) -> int | None:
-        """When to call `expire` next, None if nothing waits."""
-        parked, handed = self.parked.next_at, self.handovers.next_at
-        if parked is None or handed is None:
-            return handed if parked is None else parked
-        return min(parked, handed)
+        """When a pull that waits, for whatever reason, is due next; None if none waits."""
+        return earliest(self.parked.next_at, self.handovers.next_at, self.renewals.next_at)
 
     # -- queues that change hands ----------------------------------------------------------------
 
@@ -232,6 +230,8 @@ class Pulls:
         If too many pulls wait already, it begins at once. Clients repeat a pull that found nothing
         as soon as they are told so, which would add to the load.
         """
+        if not self.handovers.concern(pull):
+            return pull.offset
         has_room = len(self.parked) + len(self.handovers) < self._config.hold_waiting_max
         committed = self._committed.get(*pull.key)
         return self.handovers.begin(pull, committed, now, has_room=has_room)

@@ -140,7 +140,7 @@ class Sends:
             header.reconsume_times,
         )
         written = self._writer.write(topic, queue_id, draft, now, effects)
-        answer = self._stored(request, asked, written.offset, self._ids([written.address]))
+        answer = self._stored(request, asked, written.offset, self._id(written.address))
         if topic is not header.topic:
             answer = self._diverted(answer, topic, queue_id, properties, written, now, effects)
         return self._durability.acknowledge(request, answer, effects) if wait else answer
@@ -205,6 +205,10 @@ class Sends:
             addresses += added
         answer = self._stored(request, queue_id, offset, self._ids(addresses))
         return self._durability.acknowledge(request, answer, effects) if wait else answer
+
+    def _id(self, address: int) -> str:
+        """Return the offset id of a message at this address of this broker's logs."""
+        return (self._writer.host + _ADDRESS.pack(address)).hex().upper()
 
     def _ids(self, addresses: Sequence[int]) -> str:
         """Return the offset ids of messages at these addresses of this broker's logs."""

@@ -273,11 +273,16 @@ class RemotingService:
 
     # -- waiting requests ------------------------------------------------------------------------
 
-    @property
-    def next_at(self) -> int | None:
-        """When to call `expire` next, None if nothing waits."""
+    def next_at(self, *, frequent: bool = False) -> int | None:
+        """Return when to call `expire` next, None if nothing waits.
+
+        `frequent`: after one of `FREQUENT_REQUESTS`, which leave nothing waiting but pulls and what
+        the guard refuses late.
+        """
         late = None if self._guard is None else self._guard.next_at
-        return earliest(self.pulls.next_at, self.clients.next_at, self._renewals.next_at, late)
+        if frequent:
+            return self.pulls.next_at if late is None else earliest(self.pulls.next_at, late)
+        return earliest(self.pulls.next_at, self.clients.next_at, late)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the requests that have waited long enough."""

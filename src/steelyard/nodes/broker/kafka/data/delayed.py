@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import re2
 from msgspec.structs import replace
 
 from steelyard.errors import MessageError, ProtocolError
@@ -46,7 +47,8 @@ from steelyard.wire.remoting.properties import TIMER_OUT_MS, TIMER_PROPERTIES, P
 SEARCHED_BYTES_MAX = 16 * 1024 * 1024
 """What a batch may unpack to for its headers to be looked at: some 10 ms."""
 
-_SIGN = b"TIMER_DE"
+_SIGN = re2.compile(b"TIMER_DE")
+"""What all of their names contain. RE2 searches several times as fast as `bytes.find`."""
 _NAMES = frozenset((*TIMER_PROPERTIES, TIMER_OUT_MS))
 
 
@@ -155,8 +157,10 @@ class DelayedRecords:
 def _has_sign(batch: bytes, header: BatchHeader) -> bool:
     """Return whether the batch may have a record to delay; a damaged one has none."""
     if header.compression == Compression.NONE:
-        return _SIGN in batch
-    try:
-        return _SIGN in decompress(batch[HEADER_BYTES:], header.compression, SEARCHED_BYTES_MAX)
-    except ProtocolError:
-        return False
+        records = batch
+    else:
+        try:
+            records = decompress(batch[HEADER_BYTES:], header.compression, SEARCHED_BYTES_MAX)
+        except ProtocolError:
+            return False
+    return _SIGN.search(records) is not None

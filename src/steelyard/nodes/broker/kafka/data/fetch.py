@@ -256,11 +256,13 @@ class Fetches:
 
     # -- waking ----------------------------------------------------------------------------------
 
+    def wait_at(self, topic: str, queue_id: int) -> bool:
+        """Return whether fetches wait for a queue."""
+        return self._parked.of_queue((topic, queue_id)) is not None
+
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Answer the fetches that waited for a queue, because it has something new to read."""
         queue = (topic, queue_id)
-        if self._parked.of_queue(queue) is None:
-            return
         log = self._store.log(topic, queue_id)
         if log is None:
             return
