@@ -11,7 +11,8 @@ import json
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -30,11 +31,22 @@ class Load:
     topic: str
     messages: int
     message_bytes: int
+    client: Mapping[str, str] = field(default_factory=dict)
+    """What a client sets to reach the servers, besides their address: of TLS."""
+
+    @property
+    def servers(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.bootstrap, **self.client}
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+def create_topic(
+    bootstrap: str,
+    topic: str,
+    partitions: int = PARTITIONS,
+    client: Mapping[str, str] | None = None,
+) -> None:
     """Returns when the topic can be written to."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **(client or {})})
     (made,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
     made.result(30)
     while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
@@ -45,7 +57,7 @@ def produce(load: Load) -> dict[str, Any]:
     body = bytes(load.message_bytes)
     producer = Producer(
         {
-            "bootstrap.servers": load.bootstrap,
+            **load.servers,
             "acks": "all",
             "linger.ms": 5,
             "queue.buffering.max.messages": 1_000_000,
@@ -75,7 +87,7 @@ def produce(load: Load) -> dict[str, Any]:
 def consume(load: Load) -> dict[str, Any]:
     consumer = Consumer(
         {
-            "bootstrap.servers": load.bootstrap,
+            **load.servers,
             "group.id": "bench",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -104,10 +116,10 @@ def consume(load: Load) -> dict[str, Any]:
 
 def latency(load: Load) -> dict[str, Any]:
     """End to end at a steady rate; the first seconds do not count."""
-    producer = Producer({"bootstrap.servers": load.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = Producer({**load.servers, "acks": "all", "linger.ms": 0})
     consumer = Consumer(
         {
-            "bootstrap.servers": load.bootstrap,
+            **load.servers,
             "group.id": "latency",
             "fetch.wait.max.ms": 500,
             "auto.offset.reset": "latest",

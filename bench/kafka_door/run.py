@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -43,10 +43,10 @@ class Size:
 WHOLE = Size(rounds=5, startups=3, megabytes={100: 150, 1024: 300}, latency_s=12, rebalances=True)
 TINY = Size(rounds=1, startups=1, megabytes={100: 1, 1024: 1}, latency_s=3, rebalances=False)
 
-KINDS: dict[str, Callable[[Path], servers.KafkaServer]] = {
-    "steelyard": servers.Steelyard,
-    "apache": servers.Apache,
-}
+Kinds = Mapping[str, Callable[[Path], servers.KafkaServer]]
+"""By the heading of its column: what starts a server in a folder."""
+
+KINDS: Kinds = {"steelyard": servers.Steelyard, "apache": servers.Apache}
 
 
 def throw(load: Load) -> Figures:
@@ -80,30 +80,30 @@ def measure(server: servers.KafkaServer, size: Size, round_number: int) -> dict[
 
     for message_bytes, megabytes in size.megabytes.items():
         topic = f"load-{message_bytes}-{round_number}"
-        create_topic(server.bootstrap, topic)
+        create_topic(server.bootstrap, topic, client=server.client)
         count = megabytes * 1_000_000 // message_bytes
         cell(
             f"produce, {message_bytes} B",
-            Load("produce", server.bootstrap, topic, count, message_bytes),
+            Load("produce", server.bootstrap, topic, count, message_bytes, server.client),
         )
         cell(
             f"consume, {message_bytes} B",
-            Load("consume", server.bootstrap, topic, count, message_bytes),
+            Load("consume", server.bootstrap, topic, count, message_bytes, server.client),
         )
     topic = f"latency-{round_number}"
-    create_topic(server.bootstrap, topic)
+    create_topic(server.bootstrap, topic, client=server.client)
     cell(
         f"end to end at {RATE:,}/s, 100 B",
-        Load("latency", server.bootstrap, topic, size.latency_s * RATE, 100),
+        Load("latency", server.bootstrap, topic, size.latency_s * RATE, 100, server.client),
     )
     return cells
 
 
-def run(size: Size, kinds: list[str], folder: Path) -> Figures:
+def run(size: Size, kinds: Kinds, folder: Path) -> Figures:
     startups: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(size.startups - 1):
-        for kind in kinds:
-            server = KINDS[kind](folder / f"startup-{kind}-{number}")
+        for kind, start in kinds.items():
+            server = start(folder / f"startup-{kind}-{number}")
             startups[kind].append(server.startup_s)
             server.stop()
     running: dict[str, servers.KafkaServer] = {}
@@ -111,8 +111,8 @@ def run(size: Size, kinds: list[str], folder: Path) -> Figures:
     cells: dict[str, dict[str, list[Figures]]] = {}
     rebalances: dict[str, dict[str, Figures]] = {}
     try:
-        for kind in kinds:
-            running[kind] = KINDS[kind](folder / kind)
+        for kind, start in kinds.items():
+            running[kind] = start(folder / kind)
             startups[kind].append(running[kind].startup_s)
             time.sleep(1)
             memory[kind] = {"idle": running[kind].memory()}
@@ -185,11 +185,18 @@ def rebalance_table(result: Figures, kinds: list[str]) -> str:
     return "\n".join(lines)
 
 
+def machine() -> str:
+    """When and where this ran, for a report."""
+    return (
+        f"({time.strftime('%Y-%m-%d')}). Machine: {os.cpu_count()} cores, {platform.machine()}, "
+        f"Python {platform.python_version()}."
+    )
+
+
 def write_report(result: Figures, kinds: list[str], path: Path) -> None:
     text = f"""# The Kafka listener beside Apache Kafka
 
-Written by `./dev bench kafka` ({time.strftime("%Y-%m-%d")}). Machine: {os.cpu_count()} cores, {platform.machine()}, \
-Python {platform.python_version()}. Clients: confluent-kafka (librdkafka), in processes of their own on the same cores; \
+Written by `./dev bench kafka` {machine()} Clients: confluent-kafka (librdkafka), in processes of their own on the same cores; \
 topics of {PARTITIONS} partitions, acks=all, one broker. Medians of the rounds, which alternate.
 
 Produce is the noisiest: it writes to memory that a virtual machine may have to be given first, and to one disk for both.
@@ -213,10 +220,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "bench")
     options = parser.parse_args()
     size = TINY if options.tiny else WHOLE
-    kinds = ["steelyard"] if options.tiny else list(KINDS)
+    kinds = {"steelyard": servers.Steelyard} if options.tiny else KINDS
     with tempfile.TemporaryDirectory() as folder:
         result = run(size, kinds, Path(folder))
-    write_report(result, kinds, options.out / "KAFKA.md")
+    write_report(result, list(kinds), options.out / "KAFKA.md")
     print((options.out / "KAFKA.md").read_text())
 
 

@@ -1,4 +1,4 @@
-"""The bench of the Kafka listener runs, in miniature, and fills every cell."""
+"""The benches of the Kafka listener run, in miniature, and fill every cell."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_tiny_grid(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "report", "rows"),
+    [
+        ("run.py", "KAFKA.md", ("end to end", "start to first", "memory idle")),
+        ("tls.py", "KAFKA_TLS.md", ("end to end at 1,000/s, 100 B: p99", "steelyard, TLS")),
+    ],
+)
+def test_tiny_grid(tmp_path: Path, program: str, report: str, rows: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "bench/kafka_door/run.py", "--tiny", "--out", str(tmp_path)],
+        [sys.executable, f"bench/kafka_door/{program}", "--tiny", "--out", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=150,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    table = (tmp_path / "KAFKA.md").read_text()
-    for row in ("produce, 100 B", "consume, 1024 B", "end to end", "start to first", "memory idle"):
+    table = (tmp_path / report).read_text()
+    for row in ("produce, 100 B", "consume, 1024 B", *rows):
         assert row in table
