@@ -310,11 +310,10 @@ class KafkaConfig:
     0 up to Kafka 4.2 and here; 1000 since 4.3, which makes members that join within a second of
     each other wait for their next heartbeat.
     """
-    group_consumer_migration_policy: MigrationPolicy = "disabled"
+    group_consumer_migration_policy: MigrationPolicy = "bidirectional"
     """Whether groups with members change between the classic protocol and KIP-848.
 
-    upgrade: when a member of the latter joins; downgrade: when the last one leaves. Kafka's default
-    is bidirectional.
+    upgrade: when a member of the latter joins; downgrade: when the last one leaves.
     """
     transactional_id_expiration_ms: PositiveInt32 = 604_800_000
     """Time after which an id without transactions is forgotten."""

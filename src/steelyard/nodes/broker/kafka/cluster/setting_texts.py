@@ -26,7 +26,7 @@ SETTING_TEXTS: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "Heartbeat interval of members of KIP-848 groups.",
     "group.consumer.max.size": "Maximum members of a KIP-848 group.",
     "group.consumer.assignment.interval.ms": "Minimum time between two target assignments of a group. 0 up to Kafka 4.2 and here; 1000 since 4.3, which makes members that join within a second of each other wait for their next heartbeat.",
-    "group.consumer.migration.policy": "Whether groups with members change between the classic protocol and KIP-848. upgrade: when a member of the latter joins; downgrade: when the last one leaves. Kafka's default is bidirectional.",
+    "group.consumer.migration.policy": "Whether groups with members change between the classic protocol and KIP-848. upgrade: when a member of the latter joins; downgrade: when the last one leaves.",
     "transactional.id.expiration.ms": "Time after which an id without transactions is forgotten.",
     "transaction.max.timeout.ms": "Maximum time-out of a transaction.",
     "transaction.state.log.num.partitions": "Number of partitions over which transactions are distributed.",
