@@ -1,4 +1,4 @@
-"""Transactions of clients of both versions under faults: brokers are killed, requests are lost, or held up and arrive late.
+"""Transactions of clients of both versions under faults: brokers are killed or lose power, requests are lost or late.
 
 Producers come, write and end their transactions under shared ids; who was replaced goes on writing. In the end, the
 laws are: no transaction is open; what was committed is there once, and what was aborted is not; of a transaction whose
@@ -74,7 +74,14 @@ class Story:
 
     def __init__(self, seed: int, **kafka: bool) -> None:
         self.rng = random.Random(seed)
-        self.brokers = Brokers("broker-a", "broker-b", **kafka)  # type: ignore[arg-type]
+        self.loses_power = self.rng.random() < 0.5
+        """Else its brokers are only killed, and flush=async is enough."""
+        self.brokers = Brokers(
+            "broker-a",
+            "broker-b",
+            flush="sync" if self.loses_power else "async",
+            **kafka,  # type: ignore[arg-type]
+        )
         self.brokers.create("broker-a", TOPIC, PARTITIONS)
         self.leaders = self.brokers.leaders("broker-a", TOPIC)
         self.brokers.ask("broker-a", FindCoordinatorRequest(IDS[0], 1), 3, FindCoordinatorResponse)
@@ -226,7 +233,10 @@ class Story:
 
     def kill(self) -> None:
         name = self.rng.choice(sorted(self.brokers.processes.keys() - {"nameserver"}))
-        self.brokers.kill(name)
+        if self.loses_power:
+            self.brokers.lose_power(name, self.rng)
+        else:
+            self.brokers.kill(name)
         if self.rng.random() < 0.5:
             self.brokers.advance(self.rng.randrange(3_000))
         self.brokers.start(name)
