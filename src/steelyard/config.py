@@ -321,6 +321,11 @@ class KafkaConfig:
     """Maximum time-out of a transaction."""
     transaction_state_log_num_partitions: PositiveInt32 = 50
     """Number of partitions over which transactions are distributed."""
+    transaction_partition_verification_enable: bool = True
+    """Verify, before the first record of a transaction, that its coordinator knows the partition.
+
+    Without that, late records of older clients can leave a transaction open for ever (KIP-890).
+    """
     producer_id_expiration_ms: PositiveInt32 = 86_400_000
     """Time after which a silent producer's sequence numbers are forgotten."""
     max_incremental_fetch_session_cache_slots: Int32 = 1_000

@@ -29,7 +29,7 @@ from tests.spark_long.running import Job, kill_at_once
 from tests.waiting import until
 
 from steelyard import Admin, Message, Producer
-from steelyard.groups.kafka.transactions import Transaction, TransactionalIdState
+from steelyard.groups.kafka.transactional_ids import Transaction, TransactionalIdState
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.reading.planning import plan

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import count
 
 from steelyard.config import KafkaConfig, StoreConfig
-from steelyard.groups.kafka.transactions import (
+from steelyard.groups.kafka.transactional_ids import (
     CommitTogether,
     OpenTransaction,
     TransactionalIdState,
-    TransactionCoordinator,
 )
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.store.tables import Table

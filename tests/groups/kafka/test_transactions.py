@@ -12,14 +12,14 @@ from tests.edges import assert_every_edge
 from tests.examples import examples
 
 from steelyard.config import KafkaConfig, StoreConfig
-from steelyard.groups.kafka.transactions import (
+from steelyard.groups.kafka.transactional_ids import (
     EPOCH_MAX,
-    SCAN_INTERVAL_MS,
+    PREPARED,
     TRANSACTIONS,
     Marking,
     TransactionalIdState,
-    TransactionCoordinator,
 )
+from steelyard.groups.kafka.transactions import SCAN_INTERVAL_MS, TransactionCoordinator
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.store.tables import Table
@@ -219,6 +219,23 @@ class Life(RuleBasedStateMachine):
         if error == ErrorCode.NONE and was_ongoing:
             self.decided[self.latest] = commit
 
+    @precondition(lambda self: self.latest[0] >= 0)
+    @rule(commit=st.booleans(), loses_answer=st.booleans())
+    def end_and_bump(self, commit: bool, loses_answer: bool) -> None:
+        """By a client of version 2; it may ask again with the epoch that it had."""
+        old = self.latest
+        ended = self.transactions.end_and_bump("tx", *old, commit=commit, now=NOW)
+        if ended.error == ErrorCode.NONE:
+            new = (ended.producer_id, ended.epoch)
+            assert new == (old[0], old[1] + 1)
+            found = self.transactions.get("tx")
+            assert found is not None
+            if found.state in PREPARED:
+                self.decided[new] = commit
+            if not loses_answer:
+                self.epochs[ended.producer_id] = ended.epoch
+                self.latest = new
+
     @rule(late=st.sampled_from((P0, P1)))
     def deliver_some(self, late: TopicPartition) -> None:
         markings, self.transactions.markings = self.transactions.markings, []
@@ -292,6 +309,24 @@ def states_survive_a_restart_and_a_handover() -> None:
     again.check()
 
 
+def nothing_written_is_aborted() -> None:
+    """By a client of version 2, in each state in which no transaction is under way."""
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    for name in ("Empty", "CompleteAbort", "CompleteCommit"):
+        if name == "CompleteCommit":
+            transactions.add_partitions("tx", producer_id, epoch, [P0], NOW)
+            transactions.end("tx", producer_id, epoch, commit=True, now=NOW)
+            deliver(transactions)
+        found = transactions.get("tx")
+        assert found is not None
+        assert found.state == name
+        ended = transactions.end_and_bump("tx", producer_id, epoch, commit=False, now=NOW)
+        assert ended.error == ErrorCode.NONE
+        epoch = ended.epoch
+        deliver(transactions)
+
+
 def test_every_edge_of_a_transaction_is_taken() -> None:
     assert_every_edge(
         TRANSACTIONS,
@@ -300,4 +335,5 @@ def test_every_edge_of_a_transaction_is_taken() -> None:
         test_it_is_complete_when_every_partition_is_marked,
         test_a_transaction_past_its_time_out_is_aborted,
         states_survive_a_restart_and_a_handover,
+        nothing_written_is_aborted,
     )

@@ -19,7 +19,7 @@ from steelyard.groups.kafka.classic.saved import SavedGroup, SavedMember
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.records import GroupRow, MemberRow, OwnedPartition, read_key
 from steelyard.groups.kafka.offsets import PENDING, CommittedOffset
-from steelyard.groups.kafka.transactions import Transaction, TransactionalIdState
+from steelyard.groups.kafka.transactional_ids import Transaction, TransactionalIdState
 from steelyard.types import numbers_by_topic
 from steelyard.wire.kafka.messages import coordinator_records as records
 from steelyard.wire.kafka.messages.coordinator_records import (
@@ -42,8 +42,8 @@ from steelyard.wire.kafka.schema import NO_ID
 OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 1
 """Versions of offsets; only the latter has a retention of its own."""
 GROUP_VERSION = 3
-TRANSACTION_VERSION = 0
-"""That of transaction.version 0 and 1."""
+FLEXIBLE_SINCE = 1
+"""The level of transaction.version from which on values of transactions have tagged fields."""
 
 MEMBER_STATES = {
     ConsumerGroupMemberState.STABLE: 0,
@@ -215,8 +215,8 @@ def _topic_id(topic: str, topic_ids: Mapping[str, str]) -> bytes:
     return bytes.fromhex(topic_ids[topic]) if topic in topic_ids else NO_ID
 
 
-def transaction_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
-    """Return the records of a row of `kafka_transactions`."""
+def transaction_records(key: str, row: bytes | None, level: int) -> Iterable[CoordinatorRecord]:
+    """Return the records of a row of `kafka_transactions`. `level`: of transaction.version."""
     name = records.TransactionKey(key)
     if row is None:
         return (_record(key, TRANSACTION, name),)
@@ -229,14 +229,17 @@ def transaction_records(key: str, row: bytes | None) -> Iterable[CoordinatorReco
         )
     value = records.TransactionLogValue(
         producer_id=found.producer_id,
+        previous_producer_id=found.previous_producer_id,
+        next_producer_id=found.next_producer_id,
         producer_epoch=found.producer_epoch,
         transaction_timeout_ms=found.timeout_ms,
         transaction_status=TRANSACTION_STATES[found.state],
         transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=found.updated_at,
         transaction_start_timestamp_ms=found.started_at,
+        client_transaction_version=found.client_version,
     )
-    return (_record(key, TRANSACTION, name, value, TRANSACTION_VERSION),)
+    return (_record(key, TRANSACTION, name, value, int(level >= FLEXIBLE_SINCE)),)
 
 
 def _record(

@@ -1,8 +1,5 @@
 """Kafka's transaction coordinator: producers of transactional ids, and their transactions.
 
-    Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing | Empty
-                     -> PrepareAbort  -> CompleteAbort  -> Ongoing | Empty
-
 A transaction is decided when its Prepare state is written; then the client gets its response. The
 markers that make it visible (or void) go to every partition that it wrote to, as `Marking`s: their
 sender reports them as `marked`, and after the last one the transaction is complete. All of it
@@ -13,89 +10,47 @@ kept under the name of the writer, that names all of them. What it names and a k
 is decided when the coordinator starts again.
 
 A new producer under the id fences the old one by a higher epoch; an ongoing transaction is aborted
-first, and so is one that takes longer than its time-out. Errors and their order:
-coordinator/transaction/TransactionCoordinator.scala, TransactionMetadata.java (clients without
-KIP-890: transaction.version 1).
+first, and so is one that takes longer than its time-out.
+
+Each client ends its transactions by the version that it knows: `end` keeps the epoch,
+`end_and_bump` is that of KIP-890. One id may be used by clients of both kinds in turn. What the
+coordinator aborts itself, it aborts by the version of the cluster.
+Errors and their order: coordinator/transaction/TransactionCoordinator.scala.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 
 import msgspec
 
 from steelyard.config import KafkaConfig
 from steelyard.decoding import prepared
 from steelyard.errors import StorageError
-from steelyard.machine import Machine
+from steelyard.groups.kafka.transactional_ids import (
+    BUMPS_EPOCH,
+    EPOCH_LIMIT,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_ID,
+    PREPARED,
+    TRANSACTIONS,
+    CommitTogether,
+    Marking,
+    Move,
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionalIdState,
+    completed,
+    ended,
+    fenced,
+    markers_of,
+    moved,
+)
 from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-
-
-class TransactionalIdState(StrEnum):
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
-
-
-PREPARED = (TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.PREPARE_ABORT)
-"""States of a decided transaction whose markers are not written everywhere yet."""
-
-
-class Move(StrEnum):
-    MADE = "a new id"
-    RESTORED = "restored from disk"
-    TAKEN = "taken over from another coordinator"
-    BEGUN = "a producer begins"
-    WRITES = "partitions are added"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    FENCED = "another producer begins"
-    EXPIRED = "the time-out is over"
-    MARKED = "partitions are marked"
-    VOIDED = "another producer has its id"
-
-
-_OVER = {Move.BEGUN: (TransactionalIdState.EMPTY,), Move.WRITES: (TransactionalIdState.ONGOING,)}
-
-TRANSACTIONS: Machine[TransactionalIdState, Move] = Machine(
-    "Transactional id at its coordinator (Kafka)",
-    {
-        None: {
-            Move.MADE: (TransactionalIdState.EMPTY,),
-            Move.RESTORED: tuple(TransactionalIdState),
-            Move.TAKEN: tuple(state for state in TransactionalIdState if state not in PREPARED),
-        },
-        TransactionalIdState.EMPTY: _OVER,
-        TransactionalIdState.ONGOING: {
-            Move.WRITES: (TransactionalIdState.ONGOING,),
-            Move.COMMITTED: (TransactionalIdState.PREPARE_COMMIT,),
-            Move.ABORTED: (TransactionalIdState.PREPARE_ABORT,),
-            Move.FENCED: (TransactionalIdState.PREPARE_ABORT,),
-            Move.EXPIRED: (TransactionalIdState.PREPARE_ABORT,),
-            Move.VOIDED: (TransactionalIdState.PREPARE_ABORT,),
-        },
-        TransactionalIdState.PREPARE_COMMIT: {
-            Move.MARKED: (TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.COMPLETE_COMMIT)
-        },
-        TransactionalIdState.PREPARE_ABORT: {
-            Move.MARKED: (TransactionalIdState.PREPARE_ABORT, TransactionalIdState.COMPLETE_ABORT)
-        },
-        TransactionalIdState.COMPLETE_COMMIT: _OVER,
-        TransactionalIdState.COMPLETE_ABORT: _OVER,
-    },
-)
-
-EPOCH_MAX = 0x7FFF - 1
-"""The last epoch given to a producer; then the id is renewed. One more is reserved for fencing."""
-
-NO_EPOCH = -1
 
 TRANSACTIONS_MAX = 100_000
 """Most transactional ids; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
@@ -111,66 +66,11 @@ Kafka: transaction.abort.timed.out.transaction.cleanup.interval.ms, 10 s.
 """
 
 
-class Marking(msgspec.Struct, frozen=True):
-    """Markers to write for a decided transaction."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    partitions: tuple[TopicPartition, ...]
-
-
-class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction of a producer, as `commit_together` is asked for it."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-class CommitTogether(msgspec.Struct, frozen=True):
-    """Part `number` of what a writer writes, in several transactions; see `commit_together`.
-
-    `writer`: its name, with which the transactional ids of its producers begin: `writer:...`.
-    """
-
-    writer: str
-    number: int
-    transactions: tuple[OpenTransaction, ...]
-
-
-class Transaction(msgspec.Struct):
-    """A transactional id and its latest transaction, as in the table."""
-
-    transactional_id: str
-    producer_id: int
-    state: TransactionalIdState
-    producer_epoch: int = NO_EPOCH
-    last_epoch: int = NO_EPOCH
-    """The previous epoch, for a client that repeats a request after a lost response."""
-    previous_producer_id: int = -1
-    timeout_ms: int = 0
-    partitions: set[tuple[str, int]] = set()
-    started_at: int = -1
-    updated_at: int = -1
-    decided: CommitTogether | None = None
-    """The last part of the writer of this name that was committed."""
-
-
-class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
-    """The result of InitProducerId: the id and epoch with which the producer may write."""
-
-    error: ErrorCode
-    producer_id: int = -1
-    epoch: int = NO_EPOCH
-
-
 class TransactionCoordinator:
     """All transactional ids of a broker.
 
-    `next_producer_id` returns an id that no broker has ever given before. `clock`: what time-outs
-    are measured by.
+    `next_producer_id` returns an id that no broker has ever given before. `version`: returns the
+    cluster's level of transaction.version. `clock`: what time-outs are measured by.
     """
 
     def __init__(
@@ -180,9 +80,11 @@ class TransactionCoordinator:
         next_producer_id: Callable[[], int],
         now: int,
         *,
+        version: Callable[[], int] = lambda: BUMPS_EPOCH,
         clock: SessionClock | None = None,
     ) -> None:
         self._config = config
+        self._version = version
         self._clock = clock or SessionClock()
         self._table = table
         self._next_producer_id = next_producer_id
@@ -195,13 +97,13 @@ class TransactionCoordinator:
             transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
             self._all[transaction.transactional_id] = transaction
             if transaction.state in PREPARED:
-                self._mark(transaction)
+                self.markings.append(markers_of(transaction))
         for transaction in list(self._all.values()):
             if transaction.decided is not None:
                 # A kill came between the decision and what follows from it.
                 for found in self._committed(transaction.decided, now):
                     self._all[found.transactional_id] = found
-                    self._mark(found)
+                    self.markings.append(markers_of(found))
 
     # -- what clients ask --------------------------------------------------------------------------
 
@@ -228,18 +130,13 @@ class TransactionCoordinator:
         if known.state in PREPARED:
             return ProducerIdAndEpoch(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionalIdState.ONGOING:
-            self._decide(self._fenced(known), Move.FENCED, now)
+            self._abort(known, Move.FENCED, now)
             return ProducerIdAndEpoch(ErrorCode.CONCURRENT_TRANSACTIONS)
-        new = msgspec.structs.replace(
-            known,
-            state=TRANSACTIONS.move(known.state, Move.BEGUN),
-            partitions=set(),
-            started_at=-1,
-            timeout_ms=timeout_ms,
-            updated_at=now,
-        )
+        new = moved(known, Move.BEGUN, now)
+        new.partitions = set()
+        new.started_at = -1
+        new.timeout_ms = timeout_ms
         if known.producer_epoch >= EPOCH_MAX and (not expected or epoch == known.producer_epoch):
-            new.previous_producer_id = known.producer_id
             new.producer_id = self._next_producer_id()
             new.producer_epoch = 0
             new.last_epoch = known.producer_epoch if expected else NO_EPOCH
@@ -258,13 +155,16 @@ class TransactionCoordinator:
         epoch: int,
         partitions: Sequence[TopicPartition],
         now: int,
+        *,
+        version: int = 0,
     ) -> ErrorCode:
-        """Add partitions to which the producer is going to write. Raises StorageError."""
-        found = self._found(transactional_id, producer_id, epoch)
+        """Add partitions to which the producer is going to write. Raises StorageError.
+
+        `version`: the level of transaction.version that the client knows.
+        """
+        found = self._free(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        if found.state in PREPARED:
-            return ErrorCode.CONCURRENT_TRANSACTIONS
         new: set[tuple[str, int]] = set(partitions)
         if found.state is TransactionalIdState.ONGOING:
             if new <= found.partitions:
@@ -272,36 +172,76 @@ class TransactionCoordinator:
             new |= found.partitions
         if len(new) > PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
-        started_at = found.started_at if found.state is TransactionalIdState.ONGOING else now
-        state = TRANSACTIONS.move(found.state, Move.WRITES)
-        self._put(
-            msgspec.structs.replace(
-                found, state=state, partitions=new, started_at=started_at, updated_at=now
-            )
-        )
+        writing = moved(found, Move.WRITES, now)
+        writing.partitions = new
+        writing.client_version = version
+        if found.state is not TransactionalIdState.ONGOING:
+            writing.started_at = now
+        self._put(writing)
         return ErrorCode.NONE
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return, for each partition, NONE if it is in the transaction that this producer has."""
+        found = self._found(transactional_id, producer_id, epoch)
+        if not isinstance(found, ErrorCode) and found.state in PREPARED:
+            found = ErrorCode.CONCURRENT_TRANSACTIONS
+        if isinstance(found, ErrorCode):
+            return dict.fromkeys(partitions, found)
+        known = found.partitions
+        return {
+            each: ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE
+            for each in partitions
+        }
 
     def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, now: int
     ) -> ErrorCode:
-        """Commit or abort. The decision is final when this returns NONE. Raises StorageError."""
+        """Commit or abort; the epoch stays the same (transaction.version 0 and 1).
+
+        The decision is final when this returns NONE. Raises StorageError.
+        """
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        prepared = (
-            TransactionalIdState.PREPARE_COMMIT if commit else TransactionalIdState.PREPARE_ABORT
-        )
-        complete = (
-            TransactionalIdState.COMPLETE_COMMIT if commit else TransactionalIdState.COMPLETE_ABORT
-        )
         if found.state is TransactionalIdState.ONGOING:
-            self._decide(found, Move.COMMITTED if commit else Move.ABORTED, now)
+            self._decide(found, Move.COMMITTED if commit else Move.ABORTED, now, version=0)
             return ErrorCode.NONE
-        if found.state is complete:
+        if found.state is _complete(commit):
             return ErrorCode.NONE  # the client repeats its request after a lost response
-        if found.state is prepared:
+        if found.state in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.INVALID_TXN_STATE
+
+    def end_and_bump(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, now: int
+    ) -> ProducerIdAndEpoch:
+        """Commit or abort; the next transaction has another epoch (transaction.version 2).
+
+        The decision is final when there is no error; then the answer has the id and the epoch of
+        the next transaction. A client that repeats its request after a lost response, with the
+        epoch of the ended transaction, gets the same answer. Raises StorageError.
+        """
+        known = self._all.get(transactional_id)
+        if known is not None and _is_repeated(known, producer_id, epoch):
+            if known.state is _complete(commit):
+                return ProducerIdAndEpoch(ErrorCode.NONE, known.producer_id, known.producer_epoch)
+            return ProducerIdAndEpoch(ErrorCode.INVALID_TXN_STATE)
+        found = self._free(transactional_id, producer_id, epoch)
+        if isinstance(found, ErrorCode):
+            return ProducerIdAndEpoch(found)
+        if commit and found.state is not TransactionalIdState.ONGOING:
+            return ProducerIdAndEpoch(ErrorCode.INVALID_TXN_STATE)
+        event = Move.COMMITTED if commit else Move.ABORTED
+        decided = self._decide(found, event, now, version=BUMPS_EPOCH)
+        if decided.next_producer_id != NO_ID:
+            return ProducerIdAndEpoch(ErrorCode.NONE, decided.next_producer_id, 0)
+        return ProducerIdAndEpoch(ErrorCode.NONE, decided.producer_id, decided.producer_epoch)
 
     def commit_together(self, asked: CommitTogether, now: int) -> ErrorCode:
         """Commit transactions, all of them or none. The decision is final when this returns NONE.
@@ -323,7 +263,7 @@ class TransactionCoordinator:
         last = known.decided
         if last is not None and asked.number <= last.number:
             for found in self._named(asked, (TransactionalIdState.ONGOING,)):
-                self._decide(self._fenced(found), Move.FENCED, now)
+                self._abort(found, Move.FENCED, now)
             return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         for each in asked.transactions:
             error = self.verify(each.transactional_id, each.producer_id, each.producer_epoch)
@@ -334,12 +274,11 @@ class TransactionCoordinator:
         decided = msgspec.structs.replace(known, decided=asked, updated_at=now)
         committed = self._committed(asked, now)
         self._put(*earlier, decided, *committed)
-        for one in committed:
-            self._mark(one)
+        self.markings += map(markers_of, committed)
         for found in list(self._all.values()):
             is_open = found.state is TransactionalIdState.ONGOING
             if is_open and found.transactional_id.startswith(f"{asked.writer}:"):
-                self._decide(self._fenced(found), Move.FENCED, now)
+                self._abort(found, Move.FENCED, now)
         return ErrorCode.NONE
 
     def _named(
@@ -352,9 +291,7 @@ class TransactionCoordinator:
     def _committed(self, asked: CommitTogether, now: int) -> list[Transaction]:
         """Return the transactions that are ongoing, as they are when they are committed."""
         return [
-            msgspec.structs.replace(
-                found, state=TRANSACTIONS.move(found.state, Move.COMMITTED), updated_at=now
-            )
+            ended(found, Move.COMMITTED, now, version=0, new_id=NO_ID)
             for found in self._named(asked, (TransactionalIdState.ONGOING,))
         ]
 
@@ -387,31 +324,32 @@ class TransactionCoordinator:
             return ErrorCode.PRODUCER_FENCED
         return found
 
+    def _free(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction | ErrorCode:
+        """Return what `_found` does, unless its last transaction is not complete yet.
+
+        That comes first: the producer may have the id that replaces the one of that transaction.
+        """
+        known = self._all.get(transactional_id)
+        if known is not None and known.state in PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return self._found(transactional_id, producer_id, epoch)
+
     # -- decisions and their markers ---------------------------------------------------------------
 
-    def _fenced(self, found: Transaction) -> Transaction:
-        """Return the same with an epoch that no client has."""
-        epoch = min(found.producer_epoch + 1, 0x7FFF)
-        return msgspec.structs.replace(found, producer_epoch=epoch, last_epoch=NO_EPOCH)
+    def _abort(self, found: Transaction, event: Move, now: int) -> None:
+        """Abort an ongoing transaction with an epoch that its producer does not have."""
+        version = self._version()
+        if version < BUMPS_EPOCH:
+            found = fenced(found)
+        self._decide(found, event, now, version=version)
 
-    def _decide(self, found: Transaction, event: Move, now: int) -> None:
-        state = TRANSACTIONS.move(found.state, event)
-        decided = msgspec.structs.replace(found, state=state, updated_at=now)
+    def _decide(self, found: Transaction, event: Move, now: int, *, version: int) -> Transaction:
+        is_exhausted = version >= BUMPS_EPOCH and found.producer_epoch >= EPOCH_MAX
+        new_id = self._next_producer_id() if is_exhausted else NO_ID
+        decided = ended(found, event, now, version=version, new_id=new_id)
         self._put(decided)
-        self._mark(decided)
-
-    def _mark(self, decided: Transaction) -> None:
-        commit = decided.state is TransactionalIdState.PREPARE_COMMIT
-        partitions = tuple(sorted(TopicPartition(*each) for each in decided.partitions))
-        self.markings.append(
-            Marking(
-                decided.transactional_id,
-                decided.producer_id,
-                decided.producer_epoch,
-                commit,
-                partitions,
-            )
-        )
+        self.markings.append(markers_of(decided))
+        return decided
 
     def marked(self, marking: Marking, partitions: Iterable[TopicPartition], now: int) -> None:
         """Note that these partitions have the marker, or are gone. Raises StorageError."""
@@ -426,16 +364,12 @@ class TransactionCoordinator:
         left = found.partitions - set(partitions)
         if left and left == found.partitions:
             return
-        to = found.state
         if not left:
-            is_commit = to is TransactionalIdState.PREPARE_COMMIT
-            to = (
-                TransactionalIdState.COMPLETE_COMMIT
-                if is_commit
-                else TransactionalIdState.COMPLETE_ABORT
-            )
-        state = TRANSACTIONS.move(found.state, Move.MARKED, to)
-        self._put(msgspec.structs.replace(found, partitions=left, state=state, updated_at=now))
+            self._put(completed(found, now))
+            return
+        some = moved(found, Move.MARKED, now, to=found.state)
+        some.partitions = left
+        self._put(some)
 
     # -- ids that change their coordinator ---------------------------------------------------------
 
@@ -450,26 +384,26 @@ class TransactionCoordinator:
         free = [each for each in found if each.state not in PREPARED]
         return tuple(free[:ids_max]), len(free) < len(found)
 
-    def take(self, moved: Transaction) -> None:
+    def take(self, taken: Transaction) -> None:
         """Take over an id, unless the one here is newer or not ended. Raises StorageError."""
-        known = self._all.get(moved.transactional_id)
+        known = self._all.get(taken.transactional_id)
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
                 raise StorageError(f"more than {TRANSACTIONS_MAX} transactional ids")
         elif (
             known.state in (TransactionalIdState.ONGOING, *PREPARED)
-            or known.updated_at >= moved.updated_at
+            or known.updated_at >= taken.updated_at
         ):
-            if moved.state is TransactionalIdState.ONGOING:
-                self._void(moved)
+            if taken.state is TransactionalIdState.ONGOING:
+                self._void(taken)
             return
-        moved.state = TRANSACTIONS.move(None, Move.TAKEN, moved.state)
-        self._put(moved)
+        taken.state = TRANSACTIONS.move(None, Move.TAKEN, taken.state)
+        self._put(taken)
 
-    def _void(self, moved: Transaction) -> None:
+    def _void(self, taken: Transaction) -> None:
         """Void a transaction of a replaced producer: what it wrote does not count."""
-        state = TRANSACTIONS.move(moved.state, Move.VOIDED)
-        self._mark(self._fenced(msgspec.structs.replace(moved, state=state)))
+        voided = ended(fenced(taken), Move.VOIDED, taken.updated_at, version=0, new_id=NO_ID)
+        self.markings.append(markers_of(voided))
 
     def gave(self, transactional_id: str) -> None:
         """Delete an id, which the new coordinator has now. Raises StorageError."""
@@ -491,7 +425,7 @@ class TransactionCoordinator:
         for found in list(self._all.values()):
             if found.state is TransactionalIdState.ONGOING:
                 if found.started_at < self._clock.ago(found.timeout_ms, now):
-                    self._decide(self._fenced(found), Move.EXPIRED, now)
+                    self._abort(found, Move.EXPIRED, now)
             elif (
                 found.state not in PREPARED
                 and found.updated_at <= expired
@@ -513,7 +447,8 @@ class TransactionCoordinator:
             assert (
                 found.state in (TransactionalIdState.ONGOING, *PREPARED)
             ) or not found.partitions
-            assert found.producer_epoch >= 0
+            assert 0 <= found.producer_epoch <= EPOCH_LIMIT
+            assert found.next_producer_id == NO_ID or found.state in PREPARED
 
 
 def _may_be(known: Transaction, producer_id: int, epoch: int) -> bool:
@@ -523,3 +458,24 @@ def _may_be(known: Transaction, producer_id: int, epoch: int) -> bool:
         or producer_id == known.producer_id
         or (producer_id == known.previous_producer_id and epoch >= EPOCH_MAX)
     )
+
+
+def _complete(commit: bool) -> TransactionalIdState:
+    return TransactionalIdState.COMPLETE_COMMIT if commit else TransactionalIdState.COMPLETE_ABORT
+
+
+def _is_repeated(known: Transaction, producer_id: int, epoch: int) -> bool:
+    """Return whether a request to end a transaction is about the one that has just ended.
+
+    Only if that one was ended with a bump of this epoch. (Apache Kafka 4.3 compares the epochs
+    alone, so that a producer may go on with the epoch of a later one of version 1.)
+    """
+    if known.state not in (
+        TransactionalIdState.COMPLETE_COMMIT,
+        TransactionalIdState.COMPLETE_ABORT,
+    ):
+        return False
+    if known.client_version < BUMPS_EPOCH or known.last_epoch != epoch:
+        return False
+    is_renewed = known.producer_epoch == 0 and known.previous_producer_id == producer_id
+    return known.producer_id == producer_id or is_renewed

@@ -2,7 +2,8 @@
 
 The table `configs` has a JSON object for each resource, in versions (`versioned`): a broker by its
 node id, all brokers ("") or a group by its name; with the values that were set, by Kafka's names. A
-resource without values is a deleted one.
+resource without values is a deleted one. The levels of the cluster's features are one more
+resource, without a name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CONFIGS_MAX = 10_000
 
 BROKER, GROUP = 4, 32
 """Types of resources. Source: ConfigResource.Type."""
+FEATURES = -1
+"""The levels of features, which are no resource of Kafka's."""
 
 C = TypeVar("C")
 
@@ -51,7 +54,7 @@ def name_of(kind: int, resource: str) -> str:
 
 def check_config(config: DynamicConfig) -> None:
     """Raise ProtocolError if another broker could not have sent this."""
-    if config.kind not in (BROKER, GROUP):
+    if config.kind not in (BROKER, GROUP, FEATURES):
         raise ProtocolError(f"{config.kind} is no type of resource that is changed at run time")
     check_version(config.version, "settings")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from steelyard.errors import BrokerError, SteelyardError
-from steelyard.groups.kafka.transactions import CommitTogether, OpenTransaction
+from steelyard.groups.kafka.transactional_ids import CommitTogether, OpenTransaction
 from steelyard.routes.brokers import BrokerEntry
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.servers.kafka_cluster import KafkaCluster

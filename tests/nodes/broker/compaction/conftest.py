@@ -32,7 +32,12 @@ def small_rig(
         index_flush_rows=4,
         **settings,  # type: ignore[arg-type]
     )
-    return KafkaRig(BrokerConfig(store=store, kafka=KafkaConfig()), disk)
+    return KafkaRig(
+        BrokerConfig(
+            store=store, kafka=KafkaConfig(transaction_partition_verification_enable=False)
+        ),
+        disk,
+    )
 
 
 def ready_rig(settings: Mapping[str, str] = SOON, **others: object) -> KafkaRig:

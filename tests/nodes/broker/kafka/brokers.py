@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from tests.nodes.broker.driver import is_checked
 
@@ -69,8 +69,9 @@ R = TypeVar("R", bound=ApiMessage)
 class Process:
     """One node that runs."""
 
-    def __init__(self, node: Node, addresses: dict[str, str]) -> None:
+    def __init__(self, node: Node, addresses: dict[str, str], store: Store | None = None) -> None:
         self.node = node
+        self.store = store
         self.addresses = addresses
         """The dialect spoken at each address where it listens."""
         self.timers: dict[Hashable, int] = {}
@@ -85,9 +86,11 @@ class Brokers:
         self,
         *names: str,
         listed: tuple[str, ...] = ("broker-a", "broker-b"),
+        flush: Literal["async", "sync"] = "async",
         **kafka: int | bool | str,
     ) -> None:
         """`names`: of the brokers to start. `listed`: what each of them is told of all brokers; () for nothing."""
+        self.flush = flush
         self.now = START
         self.kafka = kafka
         self.listed = names or listed
@@ -133,6 +136,7 @@ class Brokers:
             name=name,
             address=remoting or f"{place}:10911",
             nameservers=(NAMESERVER,),
+            flush=self.flush,
             kafka=KafkaConfig(
                 address=kafka or f"{place}:9092",
                 node_id=node_id or ord(name[-1]) - ord("a") + 1,
@@ -144,7 +148,7 @@ class Brokers:
         store.open(self.now)
         node = BrokerNode(config, store, random.Random(f"{place} {self.now}"))
         addresses = {config.address: REMOTING, f"{place}:9092": KAFKA}
-        self._run(place, Process(node, addresses))
+        self._run(place, Process(node, addresses, store))
 
     def _run(self, name: str, process: Process) -> None:
         self.processes[name] = process
@@ -157,6 +161,11 @@ class Brokers:
         for link in list(process.ends):
             self._hang(process, link)
         self._settle()
+
+    def lose_power(self, name: str, rng: random.Random) -> None:
+        """It is gone, and its disk keeps what was synced, and some of the rest."""
+        self.kill(name)
+        self.disks[name] = self.disks[name].lose_power(rng)
 
     # -- the driver ------------------------------------------------------------------------------
 
@@ -175,6 +184,8 @@ class Brokers:
                     self._hang(process, link)
                     self.arriving.append((process, Closed(link, "hung up")))
                 case Flush(ticket):
+                    if process.store is not None:
+                        process.store.take_dirty().sync()
                     self.arriving.append((process, Flushed(ticket)))
                 case LogLine():
                     self.told.append(effect)

@@ -259,6 +259,18 @@ CASES = [
         ),
         [right(Op.WRITE, TXN), right(Op.WRITE, TOPIC)],
         TXN_DENIED,
+        3,
+    ),
+    Case(
+        transactions.AddPartitionsToTxnRequest(
+            transactions=[
+                transactions.AddPartitionsToTxnTransaction(
+                    "t", 1, 0, False, partitions(transactions.AddPartitionsToTxnTopic, 0)
+                )
+            ]
+        ),
+        [right(Op.CLUSTER_ACTION, CLUSTER)],
+        CLUSTER_DENIED,
     ),
     Case(
         transactions.AddOffsetsToTxnRequest("t", 1, 0, "g"),

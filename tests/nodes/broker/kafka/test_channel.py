@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from steelyard.config import StoreConfig
+from steelyard.nodes.broker.dynamic_configs import DynamicConfigs
 from steelyard.nodes.broker.kafka.requests.channel import (
     UNANSWERED_MAX,
     OpenRequest,
     RequestChannel,
 )
+from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.seam import Effect, Hang, Link, Send
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
@@ -33,8 +38,15 @@ class Rig:
         self.calls: list[OpenRequest] = []
         self.effects: list[Effect] = []
         self.released: list[int] = []
+        store = Store(MemoryDisk(), StoreConfig())
+        store.open(0)
+        table = store.table("configs")
         self.channel = RequestChannel(
-            {HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns(), self.release, {}
+            {HEARTBEAT.key: self.later, PRODUCE.key: self.never},
+            Turns(),
+            self.release,
+            {},
+            FeatureLevels(DynamicConfigs(table)),
         )
         self.channel.opened(Peer(LINK, "127.0.0.1:1234", b""))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig
@@ -9,6 +10,8 @@ from tests.nodes.broker.kafka.requests import committing, fetching
 from tests.nodes.broker.kafka.test_consumer_groups import join
 from tests.nodes.broker.kafka.test_groups import GROUP, Members
 
+from steelyard.groups.kafka.coordinator_log import transaction_records
+from steelyard.groups.kafka.transactional_ids import Transaction, TransactionalIdState
 from steelyard.nodes.broker.kafka import coordinator_logs
 from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -19,6 +22,7 @@ from steelyard.wire.kafka.messages import coordinator_records as records
 from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
 from steelyard.wire.kafka.messages.coordinator_records import (
     GROUP_TYPES,
+    TRANSACTION,
     TRANSACTION_TYPES,
     Key,
     Value,
@@ -137,6 +141,31 @@ def test_a_transactional_id(rig: KafkaRig) -> None:
     assert key == records.TransactionKey("id")
     assert isinstance(value, records.TransactionLogValue)
     assert (value.transaction_status, value.transaction_timeout_ms) == (0, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("level", "version"),
+    [(0, 0), (1, 1), (2, 1)],
+)
+def test_transactions_are_written_as_the_feature_level_says(level: int, version: int) -> None:
+    """Later fields are tagged, which readers of version 0 would not expect."""
+    transaction = Transaction(
+        *("id", 7, TransactionalIdState.PREPARE_COMMIT),
+        producer_epoch=3,
+        previous_producer_id=6,
+        next_producer_id=8,
+        client_version=2,
+        partitions={("t", 1)},
+    )
+    ((name, key, data),) = transaction_records("id", msgspec.json.encode(transaction), level)
+    assert (name, type_of(key, TRANSACTION_TYPES)) == ("id", TRANSACTION)
+    assert data is not None
+    assert int.from_bytes(data[:2], "big") == version
+    value = read_value(TRANSACTION, data)
+    assert isinstance(value, records.TransactionLogValue)
+    later = (value.previous_producer_id, value.next_producer_id, value.client_transaction_version)
+    assert later == ((6, 8, 2) if version else (-1, -1, 0))
+    assert (value.producer_id, value.producer_epoch, value.transaction_status) == (7, 3, 2)
 
 
 # -- restarts and compaction -----------------------------------------------------------------------

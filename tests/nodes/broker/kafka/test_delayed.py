@@ -97,7 +97,9 @@ def test_a_topic_with_times_of_append_gets_the_time_when_the_record_is_due(rig: 
         (("TIMER_DELAY_MS", b"5"), TRANSACTIONAL, "a record of a transaction cannot be delayed"),
     ],
 )
-def test_what_is_refused(rig: KafkaRig, header: Header, attributes: int, text: str) -> None:
+def test_what_is_refused(header: Header, attributes: int, text: str) -> None:
+    kafka = KafkaConfig(transaction_partition_verification_enable=False)
+    rig = KafkaRig(BrokerConfig(kafka=kafka))
     rig.create_topic()
     whole = records((b"now", ()), (b"x", (header,)))
     answer = send(

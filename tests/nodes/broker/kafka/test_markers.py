@@ -18,7 +18,7 @@ from tests.nodes.broker.test_exhaustion import Exhausted
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import Marking, TransactionalIdState
+from steelyard.groups.kafka.transactional_ids import EPOCH_LIMIT, Marking, TransactionalIdState
 from steelyard.nodes.broker.kafka.data import producers
 from steelyard.nodes.broker.kafka.data.producers import SWEEP_MS, Producers
 from steelyard.nodes.broker.kafka.service import KafkaService
@@ -74,10 +74,16 @@ def write(rig: KafkaRig, producer_id: int, sequence: int = 0, epoch: int = 0) ->
 
 
 def mark(
-    rig: KafkaRig, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0
+    rig: KafkaRig,
+    producer_id: int,
+    *,
+    commit: bool,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    version: int = 0,
 ) -> ErrorCode:
     effects: list[Effect] = []
-    marking = Marking("", producer_id, epoch, commit, ())
+    marking = Marking("", producer_id, epoch, commit, (), version)
     code = side(rig).markers.write(TOPIC, 0, marking, coordinator_epoch, rig.now, effects)
     rig._make_true(effects)
     rig.node.check()
@@ -86,6 +92,17 @@ def mark(
 
 def stable(rig: KafkaRig) -> int:
     return known(rig).last_stable(rig.log())
+
+
+def trusting(disk: MemoryDisk | None = None) -> KafkaRig:
+    """A broker that does not ask whether a transaction's coordinator knows of a partition."""
+    kafka = KafkaConfig(transaction_partition_verification_enable=False)
+    return KafkaRig(BrokerConfig(kafka=kafka), disk)
+
+
+@pytest.fixture
+def rig() -> KafkaRig:
+    return trusting()
 
 
 @pytest.fixture
@@ -193,6 +210,28 @@ def test_a_marker_fences_older_epochs(ready: KafkaRig) -> None:
     assert write(ready, 7, 0, epoch=1) == 0
 
 
+def test_a_late_marker_of_version_2_ends_nothing(ready: KafkaRig) -> None:
+    """Its epoch is that of the next transaction, which an older marker would end."""
+    write(ready, 7)
+    assert mark(ready, 7, commit=True, epoch=1, version=2) == 0
+    assert mark(ready, 7, commit=True, epoch=1, version=2) == 0, "nothing is open"
+    begun = ready.log().max_offset
+    assert write(ready, 7, epoch=1) == 0
+    late = mark(ready, 7, commit=True, epoch=1, version=2)
+    assert late == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert stable(ready) == begun
+    assert mark(ready, 7, commit=False, epoch=2, version=2) == 0
+    assert known(ready).aborted(ready.log(), 0, 9) == [(7, begun, begun + 1)]
+    write(ready, 8)
+    assert mark(ready, 8, commit=True, version=0) == 0
+
+
+def test_the_last_epoch_ends_whatever_is_open(ready: KafkaRig) -> None:
+    write(ready, 7, epoch=EPOCH_LIMIT)
+    assert mark(ready, 7, commit=False, epoch=EPOCH_LIMIT, version=2) == 0
+    assert stable(ready) == 2
+
+
 def test_sequences_go_on_after_a_marker(ready: KafkaRig) -> None:
     write(ready, 7)
     mark(ready, 7, commit=True)
@@ -226,7 +265,7 @@ def test_an_open_transaction_does_not_expire(ready: KafkaRig) -> None:
 
 def test_a_full_disk_writes_no_marker() -> None:
     disk = MemoryDisk()
-    rig = KafkaRig(disk=disk)
+    rig = trusting(disk)
     rig.create_topic()
     write(rig, 7)
     disk.room_bytes = 0
@@ -253,7 +292,7 @@ def test_an_aborted_transaction_is_known_after_the_disk_was_full() -> None:
     """There may be room for the marker, but not for what is noted of it."""
     written = 0
     for room in range(0, 400, 10):
-        rig = KafkaRig()
+        rig = trusting()
         rig.create_topic()
         write(rig, 7)
         rig.disk.room_bytes = room
@@ -270,7 +309,7 @@ def test_an_aborted_transaction_is_known_after_the_disk_was_full() -> None:
 @pytest.mark.proof
 def test_an_aborted_transaction_is_known_if_a_sweep_was_refused() -> None:
     for room in range(0, 200, 10):
-        rig = KafkaRig()
+        rig = trusting()
         rig.create_topic()
         write(rig, 7)
         mark(rig, 7, commit=False)
@@ -286,7 +325,7 @@ def test_an_aborted_transaction_is_known_after_a_kill_at_its_marker() -> None:
     """The marker may be the last that was written: the next snapshot comes after it."""
     written = 0
     for alive in range(0, 400, 10):
-        rig = KafkaRig()
+        rig = trusting()
         rig.create_topic()
         write(rig, 7)
         rig.disk.kill_after_bytes = alive
@@ -308,7 +347,7 @@ def test_an_aborted_transaction_is_known_after_a_kill_at_its_marker() -> None:
 
 def test_aborted_transactions_are_known_once_their_log_can_be_read() -> None:
     disk = Exhausted()
-    rig = KafkaRig(disk=disk)
+    rig = trusting(disk)
     rig.create_topic()
     write(rig, 7)
     mark(rig, 7, commit=False)
@@ -325,7 +364,7 @@ def test_aborted_transactions_are_known_once_their_log_can_be_read() -> None:
 
 def test_aborted_transactions_are_known_if_a_power_cut_took_their_table() -> None:
     """A snapshot may outlive what was written before it to another file."""
-    rig = KafkaRig()
+    rig = trusting()
     rig.create_topic()
     write(rig, 7)
     mark(rig, 7, commit=False)
@@ -364,7 +403,7 @@ def test_what_the_disk_refuses_or_loses_changes_no_transaction(
     """A disk that is full now and then, kills within writes, power cuts: what is known is what the log says."""
     monkeypatch.setattr(producers, "SNAPSHOT_BATCHES", 4)
     rng = random.Random(seed)
-    rig = KafkaRig()
+    rig = trusting()
     rig.create_topic()
     write(rig, 0)
     rig.store.flush()
@@ -411,7 +450,7 @@ steps = st.lists(
 @settings(max_examples=examples(60))
 @given(steps=steps, snapshot_batches=st.integers(1, 4))
 def test_what_is_stable_and_what_is_aborted(steps: list[object], snapshot_batches: int) -> None:
-    rig = KafkaRig()
+    rig = trusting()
     rig.create_topic()
     opened: dict[int, int] = {}
     sequences = [0, 0, 0]

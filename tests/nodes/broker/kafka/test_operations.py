@@ -46,14 +46,21 @@ E = ErrorCode
 # -- features ------------------------------------------------------------------------------------------
 
 
+def supported(answer: ApiVersionsResponse) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+
+
 def test_features_are_announced(rig: KafkaRig) -> None:
     answer = rig.ask(ApiVersionsRequest("test", "1"), 4, ApiVersionsResponse)
     found = {
         each.name: (each.min_version_level, each.max_version_level)
         for each in answer.finalized_features
     }
-    assert found == {"group.version": (1, 1), "transaction.version": (1, 1)}
+    assert found == {"group.version": (1, 1), "transaction.version": (2, 2)}
     assert answer.finalized_features_epoch == 0
+    assert supported(answer) == {"group.version": (1, 1), "transaction.version": (0, 2)}
+    older = rig.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
+    assert supported(older) == {"group.version": (1, 1)}
     assert not {each.api_key for each in answer.api_keys} & set(UNANNOUNCED)
 
 
@@ -78,7 +85,8 @@ def test_a_feature_has_the_level_that_it_has(rig: KafkaRig, version: int) -> Non
             "Invalid update version 2 for feature group.version. Local controller 1 only supports",
         ),
         (FeatureUpdateKey("group.version", 0, False, 3), "only supports versions 1-1"),
-        (FeatureUpdateKey("transaction.version", 2), "only supports versions 1-1"),
+        (FeatureUpdateKey("transaction.version", 3), "only supports versions 0-2"),
+        (FeatureUpdateKey("transaction.version", 1), "Can't downgrade the version of this feature"),
         (FeatureUpdateKey("nope", 1), "Local controller 1 does not support this feature."),
         (FeatureUpdateKey("metadata.version", 30), "does not support this feature."),
         (FeatureUpdateKey("group.version", -1), "A feature version cannot be less than 0."),
@@ -96,6 +104,50 @@ def test_other_levels_of_features_are_refused(
         "The update failed for all features since the following feature had an error"
     )
     assert text in told
+
+
+def level(brokers: Brokers, name: str) -> tuple[int, int]:
+    """The level of transaction.version in use, and the epoch of all levels."""
+    answer = brokers.ask(name, ApiVersionsRequest("test", "1"), 4, ApiVersionsResponse)
+    found = {each.name: each.max_version_level for each in answer.finalized_features}
+    return found.get("transaction.version", 0), answer.finalized_features_epoch
+
+
+def test_every_broker_has_the_level_that_was_set() -> None:
+    """Asked at a broker that is not the controller; kept over restarts, and known to who was away."""
+    brokers = Brokers("broker-a", "broker-b")
+    names = ("broker-a", "broker-b")
+
+    def update(to: int, kind: int, *, dry: bool = False, version: int = 2) -> ErrorCode:
+        key = FeatureUpdateKey("transaction.version", to, version == 0 and kind > 1, kind)
+        message = UpdateFeaturesRequest(60_000, [key], dry)
+        answer = brokers.ask("broker-b", message, version, UpdateFeaturesResponse)
+        return ErrorCode(answer.error_code)
+
+    assert update(1, 2, dry=True) == E.NONE
+    assert [level(brokers, name) for name in names] == [(2, 0), (2, 0)]
+    assert update(1, 2) == E.NONE
+    assert [level(brokers, name) for name in names] == [(1, 1), (1, 1)]
+    assert update(2, 3) == E.INVALID_UPDATE_VERSION  # no downgrade
+    brokers.kill("broker-b")
+    brokers.start("broker-b")
+    brokers.advance(5_000)
+    assert level(brokers, "broker-b") == (1, 1)
+    assert update(0, 1, version=0) == E.INVALID_UPDATE_VERSION
+    assert update(0, 2, version=0) == E.NONE
+    assert [level(brokers, name) for name in names] == [(0, 2), (0, 2)]
+    assert update(2, 1) == E.NONE
+    assert [level(brokers, name) for name in names] == [(2, 3), (2, 3)]
+    brokers.kill("broker-b")
+    brokers.ask(
+        "broker-a",
+        UpdateFeaturesRequest(60_000, [FeatureUpdateKey("transaction.version", 1, False, 3)]),
+        2,
+        UpdateFeaturesResponse,
+    )
+    brokers.start("broker-b")
+    brokers.advance(20_000)
+    assert level(brokers, "broker-b") == (1, 4)
 
 
 # -- the quorum ----------------------------------------------------------------------------------------

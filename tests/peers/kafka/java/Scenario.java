@@ -12,7 +12,7 @@ final class Scenario {
     final String bootstrap;
     final String prefix;
 
-    private Scenario(String bootstrap, String prefix) {
+    Scenario(String bootstrap, String prefix) {
         this.bootstrap = bootstrap;
         this.prefix = prefix;
     }

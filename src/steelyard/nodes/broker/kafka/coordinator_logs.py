@@ -33,6 +33,7 @@ from steelyard.groups.kafka.coordinator_log import (
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.writer import Writer
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
@@ -78,7 +79,17 @@ class _Copy(msgspec.Struct):
 class CoordinatorLogs:
     """Writes the logs of both topics; see the module docstring."""
 
-    def __init__(self, store: Store, cluster: Cluster, writer: Writer, faults: Faults) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        writer: Writer,
+        faults: Faults,
+        features: FeatureLevels,
+    ) -> None:
+        def transactions(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
+            return transaction_records(key, row, features.transaction_version)
+
         self._store = store
         self._cluster = cluster
         self._writer = writer
@@ -87,7 +98,7 @@ class CoordinatorLogs:
             (OFFSETS_TOPIC, "kafka_consumer_groups", consumer_group_records, 0),
             (OFFSETS_TOPIC, "kafka_groups", group_records, 0),
             (OFFSETS_TOPIC, "kafka_offsets", offset_records, WRITE_DELAY_MS),
-            (TRANSACTIONS_TOPIC, "kafka_transactions", transaction_records, WRITE_DELAY_MS),
+            (TRANSACTIONS_TOPIC, "kafka_transactions", transactions, WRITE_DELAY_MS),
         )
         self._sources = tuple(
             _Source(topic, store.table(name), records, delay_ms, store.table(name).track())

@@ -55,11 +55,14 @@ from steelyard.nodes.broker.kafka.quotas.changes import QuotaChanges
 from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
 from steelyard.nodes.broker.kafka.quotas.throttles import Throttles
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
+from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.kafka.topology import Topology
+from steelyard.nodes.broker.kafka.transactions.additions import PartitionAdditions
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
 from steelyard.nodes.broker.kafka.transactions.offsets import TxnOffsets
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
+from steelyard.nodes.broker.kafka.transactions.producing import TransactionalProduce
 from steelyard.nodes.broker.kafka.transactions.together import CommitsTogether
 from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRequests
 from steelyard.nodes.broker.parts import Parts
@@ -80,7 +83,7 @@ from steelyard.nodes.seam import (
     earliest,
 )
 from steelyard.wire.kafka.frame import RawReply, Request, SaslToken
-from steelyard.wire.kafka.messages.transactions import WRITE_TXN_MARKERS
+from steelyard.wire.kafka.messages.transactions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from steelyard.wire.remoting.bodies import DataVersion
 
 FOLLOW_UP_MS = 5
@@ -121,8 +124,11 @@ class KafkaService:
         cluster = self.cluster = Cluster(parts, self._broker_started, self._topic_deleted)
         self.config_spreading = ConfigSpreading(parts.configs, cluster, peer_requests, self.faults)
         group_settings = GroupSettings(config, parts.configs)
+        features = self.features = FeatureLevels(parts.configs)
         self.topology = Topology(
-            parts, cluster, peer_requests, delete, self.config_spreading, group_settings, now
+            *(parts, cluster, peer_requests, delete, self.config_spreading, group_settings),
+            features,
+            now,
         )
         groups = CoordinatedGroups()
         self.readers = Readers(cluster)
@@ -215,9 +221,31 @@ class KafkaService:
 
         table = store.table("kafka_transactions")
         transactions = TransactionCoordinator(
-            config, table, self.producer_ids.next_producer_id, now, clock=parts.pulse.clock
+            config,
+            table,
+            self.producer_ids.next_producer_id,
+            now,
+            version=lambda: features.transaction_version,
+            clock=parts.pulse.clock,
         )
-        txn_offsets = TxnOffsets(self.group_offsets, durability, self.faults)
+        requests = TransactionRequests(
+            transactions, self.producer_ids, cluster, durability, self.faults
+        )
+        self.topology.forwarding.serve(ADD_PARTITIONS_TO_TXN.key, requests.add_partitions)
+        self.additions = PartitionAdditions(
+            cluster, self.topology.forwarding, durability, requests.result_of
+        )
+        verifies = config.transaction_partition_verification_enable
+        txn_offsets = TxnOffsets(
+            *(self.group_offsets, self.additions, cluster, durability, self.faults),
+            verifies=verifies,
+        )
+        produce = Produce(
+            *(parts, places, self.producers, self._delayed, self.faults), verifies=verifies
+        )
+        self.producing = TransactionalProduce(
+            produce, places, self.producers, self.additions, verifies=verifies
+        )
         self.markings = Markings(
             transactions,
             cluster,
@@ -228,7 +256,7 @@ class KafkaService:
             self.topology.forwarding if config.is_protected or is_guarded else None,
         )
         self.topology.forwarding.serve(WRITE_TXN_MARKERS.key, self.markings.write)
-        self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults)
+        self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults, features)
         moving = self.coordinator.moving
         self.handover = CoordinatorHandover(
             cluster, moving, transactions, peer_requests, self.faults
@@ -247,17 +275,10 @@ class KafkaService:
             self.group_offsets,
             self.consumer_group_calls,
             self.fetches,
-            TransactionRequests(
-                transactions,
-                self.producer_ids,
-                cluster,
-                config.offsets_topic_num_partitions,
-                durability,
-                self.faults,
-            ),
+            requests,
             self.markings,
             txn_offsets,
-            Produce(parts, places, self.producers, self._delayed, self.faults),
+            self.producing,
             ListOffsets(places, self.producers, durability, self.faults),
             DeleteRecords(places, durability, self.faults),
             LeaderEpochs(places, durability),
@@ -271,6 +292,7 @@ class KafkaService:
             parts.turns,
             self._release,
             parts.statistics.kafka_requests,
+            features,
         )
         together = CommitsTogether(transactions, cluster, durability, self.faults)
         figures = KafkaFigureHandlers(
@@ -297,6 +319,7 @@ class KafkaService:
             self.producers,
             self.fetches,
             self.markings,
+            self.additions,
             self.handover,
             self.coordinator_logs,
             self.logins,
@@ -348,6 +371,7 @@ class KafkaService:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the outcome of a call to a nameserver or to another broker."""
+        self.throttles.begin(now)
         for part in (
             self.announcing,
             self.handover,
@@ -417,7 +441,9 @@ class KafkaService:
 
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
+        self.throttles.begin(now)
         self.markings.flushed(now, effects)
+        self.additions.flushed(now, effects)
         self._delayed.flushed()
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
@@ -474,6 +500,7 @@ class KafkaService:
         self.fetches.check()
         self.producers.check()
         self.markings.check()
+        self.producing.check()
         self.topology.check()
         self.readers.check()
         self.announcing.check()

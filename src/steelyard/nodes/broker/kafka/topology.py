@@ -14,6 +14,7 @@ from steelyard.nodes.broker.kafka.data.log_dirs import LogDirs
 from steelyard.nodes.broker.kafka.groups.coordinators import Coordinators
 from steelyard.nodes.broker.kafka.operations.features import FeatureUpdates
 from steelyard.nodes.broker.kafka.operations.quorum import Quorum
+from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.kafka.topics.altering import Altering
 from steelyard.nodes.broker.kafka.topics.configs import Configs
 from steelyard.nodes.broker.kafka.topics.creating import Creating
@@ -43,6 +44,7 @@ class Topology:
         delete: Delete,
         spreading: ConfigSpreading,
         group_settings: GroupSettings,
+        features: FeatureLevels,
         now: int,
     ) -> None:
         """`delete` deletes a topic of this broker."""
@@ -61,7 +63,6 @@ class Topology:
             TopicPages(cluster),
             PartitionPlacement(cluster),
             Quorum(cluster, config.kafka.security_protocol),
-            FeatureUpdates(cluster),
             Coordinators(cluster, changes, durability, forwarding),
             Configs(config, cluster, parts.configs, group_settings),
             LogDirs(parts.store, cluster),
@@ -71,6 +72,7 @@ class Topology:
             Creating(cluster, changes, durability),
             Deleting(cluster, changes, durability),
             Altering(cluster, changes, durability, dynamic),
+            FeatureUpdates(cluster, features, parts.configs, spreading, durability),
         )
         self.controlled = forwarding.controlled(served(granted))
         """Handlers of requests that only the controller may grant, by API key."""

@@ -156,7 +156,7 @@ class TxnOffsetCommitResponse(ApiMessage, frozen=True, gc=False):
 
 
 TXN_OFFSET_COMMIT = Api(
-    28, TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 4), flexible=3
+    28, TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 5), flexible=3
 )
 
 

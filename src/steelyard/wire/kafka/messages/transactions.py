@@ -17,6 +17,7 @@ from steelyard.wire.kafka.schema import (
     Part,
     Since,
     String,
+    Versions,
 )
 
 
@@ -48,13 +49,34 @@ class AddPartitionsToTxnTopic(Part, frozen=True, gc=False):
     partitions: Sequence[Int32] = ()
 
 
-class AddPartitionsToTxnRequest(ApiMessage, frozen=True, gc=False):
-    """AddPartitionsToTxn request, API 24. Source: AddPartitionsToTxnRequest.json."""
+ADDED_BY_BROKERS_SINCE = 4
+"""First version of AddPartitionsToTxn that brokers send, not clients."""
 
-    transactional_id: String = ""
-    producer_id: Int64 = 0
-    producer_epoch: Int16 = 0
-    topics: Sequence[AddPartitionsToTxnTopic] = ()
+
+class AddPartitionsToTxnTransaction(Part, frozen=True, gc=False):
+    """The partitions that one transaction is about to write to.
+
+    `verify_only`: they are not to be added, only looked for.
+    """
+
+    transactional_id: Annotated[String, Since(4)] = ""
+    producer_id: Annotated[Int64, Since(4)] = 0
+    producer_epoch: Annotated[Int16, Since(4)] = 0
+    verify_only: Annotated[Bool, Since(4)] = False
+    topics: Annotated[Sequence[AddPartitionsToTxnTopic], Since(4)] = ()
+
+
+class AddPartitionsToTxnRequest(ApiMessage, frozen=True, gc=False):
+    """AddPartitionsToTxn request, API 24. Source: AddPartitionsToTxnRequest.json.
+
+    Versions up to 3 come from clients and are about one transaction; later ones from brokers.
+    """
+
+    transactional_id: Annotated[String, Versions(0, 3)] = ""
+    producer_id: Annotated[Int64, Versions(0, 3)] = 0
+    producer_epoch: Annotated[Int16, Versions(0, 3)] = 0
+    topics: Annotated[Sequence[AddPartitionsToTxnTopic], Versions(0, 3)] = ()
+    transactions: Annotated[Sequence[AddPartitionsToTxnTransaction], Since(4)] = ()
 
 
 class AddPartitionsToTxnPartitionResult(Part, frozen=True, gc=False):
@@ -67,15 +89,22 @@ class AddPartitionsToTxnTopicResult(Part, frozen=True, gc=False):
     results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
 
 
+class AddPartitionsToTxnResult(Part, frozen=True, gc=False):
+    transactional_id: Annotated[String, Since(4)] = ""
+    topic_results: Annotated[Sequence[AddPartitionsToTxnTopicResult], Since(4)] = ()
+
+
 class AddPartitionsToTxnResponse(ApiMessage, frozen=True, gc=False):
     """AddPartitionsToTxn response. Source: AddPartitionsToTxnResponse.json."""
 
     throttle_time_ms: Int32 = 0
-    results_by_topic: Sequence[AddPartitionsToTxnTopicResult] = ()
+    results_by_topic: Annotated[Sequence[AddPartitionsToTxnTopicResult], Versions(0, 3)] = ()
+    error_code: Annotated[Int16, Since(4)] = 0
+    results_by_transaction: Annotated[Sequence[AddPartitionsToTxnResult], Since(4)] = ()
 
 
 ADD_PARTITIONS_TO_TXN = Api(
-    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, versions=(0, 3), flexible=3
+    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, versions=(0, 5), flexible=3
 )
 
 
@@ -110,13 +139,18 @@ class EndTxnRequest(ApiMessage, frozen=True, gc=False):
 
 
 class EndTxnResponse(ApiMessage, frozen=True, gc=False):
-    """EndTxn response. Source: EndTxnResponse.json."""
+    """EndTxn response. Source: EndTxnResponse.json.
+
+    `producer_id`, `producer_epoch`: those of the producer's next transaction (KIP-890).
+    """
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
+    producer_id: Annotated[Int64, Since(5)] = -1
+    producer_epoch: Annotated[Int16, Since(5)] = -1
 
 
-END_TXN = Api(26, EndTxnRequest, EndTxnResponse, versions=(0, 4), flexible=3)
+END_TXN = Api(26, EndTxnRequest, EndTxnResponse, versions=(0, 5), flexible=3)
 
 
 class WritableTxnMarkerTopic(Part, frozen=True, gc=False):

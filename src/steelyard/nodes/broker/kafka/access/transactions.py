@@ -47,6 +47,10 @@ def init_producer_id(check: Check) -> AccessVerdict:
 def add_partitions(check: Check) -> AccessVerdict:
     message = check.message
     assert isinstance(message, transactions.AddPartitionsToTxnRequest)
+    if check.version >= transactions.ADDED_BY_BROKERS_SINCE:
+        if check.needs_cluster(AclOperation.CLUSTER_ACTION):
+            return AccessVerdict(message)
+        return failed(check, CLUSTER_DENIED)
 
     def refuse(code_of: Callable[[str], ErrorCode]) -> AccessVerdict:
         return refuse_all(

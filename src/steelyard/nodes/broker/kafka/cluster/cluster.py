@@ -261,6 +261,11 @@ class Cluster:
             return None
         return place.node_id
 
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition of __consumer_offsets that a group belongs to."""
+        count = self.partitions(OFFSETS_TOPIC) or self._kafka.offsets_topic_num_partitions
+        return TopicPartition(OFFSETS_TOPIC, coordinator_partition(group_id, count))
+
     def coordinator_fault(self, key: str, topic: str = OFFSETS_TOPIC) -> ErrorCode:
         """Return NONE if this broker coordinates a group, otherwise the error to answer with.
 

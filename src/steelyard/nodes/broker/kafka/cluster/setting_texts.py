@@ -30,6 +30,7 @@ SETTING_TEXTS: Mapping[str, str] = {
     "transactional.id.expiration.ms": "Time after which an id without transactions is forgotten.",
     "transaction.max.timeout.ms": "Maximum time-out of a transaction.",
     "transaction.state.log.num.partitions": "Number of partitions over which transactions are distributed.",
+    "transaction.partition.verification.enable": "Verify, before the first record of a transaction, that its coordinator knows the partition. Without that, late records of older clients can leave a transaction open for ever (KIP-890).",
     "producer.id.expiration.ms": "Time after which a silent producer's sequence numbers are forgotten.",
     "max.incremental.fetch.session.cache.slots": "Maximum number of fetch sessions.",
     "max.connections": "Maximum number of connections to the Kafka listener, also limited by the open files.",

@@ -13,6 +13,8 @@
 - acks=all and acks=1 mean the same, because a partition has one copy. With acks=0 there is no
   answer; an error closes the link.
 - With flush=sync the answer waits for the disk.
+- The first batch of a transaction in a partition must be one that its coordinator knows of, which
+  `transactions/producing` has found out before: otherwise INVALID_TXN_STATE.
 - In a topic that is compacted, each record must have a key: otherwise INVALID_RECORD, with the
   errors of up to ERRORS_MAX records.
 - Records with a header TIMER_* are delayed (`delayed`). Nothing else of records is inspected:
@@ -32,12 +34,13 @@ from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.delayed import DelayedRecords
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
+from steelyard.nodes.broker.kafka.data.verifications import Verified
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
 from steelyard.store.batch import COUNT_MAX
-from steelyard.types import joined
+from steelyard.types import TopicPartition, joined
 from steelyard.wire.kafka.compression import Compression, decompress
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
@@ -81,7 +84,11 @@ class Produce:
         producers: Producers,
         delayed: DelayedRecords,
         faults: Faults,
+        *,
+        verifies: bool,
     ) -> None:
+        """`verifies`: transaction.partition.verification.enable."""
+        self._verifies = verifies
         self._partitions = partitions
         self._producers = producers
         self._delayed = delayed
@@ -91,12 +98,14 @@ class Produce:
         self._faults = faults
         self._refused = parts.statistics.kafka_refused
 
-    @serves(ProduceRequest)
-    def produce(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
+    def store(
+        self, call: OpenRequest, verified: Verified, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
+        """Store the batches of a request. Raises ProtocolError with acks=0."""
         request = call.read(ProduceRequest)
         leaders: list[int] = []
         answers = [
-            self._topic(request, topic, call.version, leaders, now, effects)
+            self._topic(request, topic, call.version, verified, leaders, now, effects)
             for topic in request.topic_data
         ]
         if request.acks == 0:
@@ -116,6 +125,7 @@ class Produce:
         request: ProduceRequest,
         topic: TopicProduceData,
         version: int,
+        verified: Verified,
         leaders: list[int],
         now: int,
         effects: list[Effect],
@@ -134,7 +144,7 @@ class Produce:
             ]
         else:
             parts = [
-                self._partition(name, part, version, leaders, now, effects)
+                self._partition(name, part, version, verified, leaders, now, effects)
                 for part in topic.partition_data
             ]
         return TopicProduceResponse(topic.name, topic.topic_id, parts)
@@ -144,6 +154,7 @@ class Produce:
         topic: str,
         part: PartitionProduceData,
         version: int,
+        verified: Verified,
         leaders: list[int],
         now: int,
         effects: list[Effect],
@@ -157,8 +168,9 @@ class Produce:
                 leaders.append(partition.leader)
                 leader = LeaderIdAndEpoch(partition.leader, LEADER_EPOCH)
             return PartitionProduceResponse(index, partition.fault, -1, current_leader=leader)
+        batch = joined([part.records or b""])
         try:
-            return self._stored(partition, joined([part.records or b""]), version, now, effects)
+            return self._stored(partition, batch, version, verified, now, effects)
         except RequestRefused as refused:
             self._refused[refused.code] = self._refused.get(refused.code, 0) + 1
             return PartitionProduceResponse(index, refused.code, -1, error_message=refused.text)
@@ -169,9 +181,17 @@ class Produce:
             return PartitionProduceResponse(index, code, -1, error_message=str(error))
 
     def _stored(
-        self, partition: Partition, batch: bytes, version: int, now: int, effects: list[Effect]
+        self,
+        partition: Partition,
+        batch: bytes,
+        version: int,
+        verified: Verified,
+        now: int,
+        effects: list[Effect],
     ) -> PartitionProduceResponse:
-        topic = partition.topic
+        topic, place = partition.topic, TopicPartition(partition.topic, partition.index)
+        if place in verified.refused:
+            raise verified.refused[place]
         if topic in INTERNAL:
             raise RequestRefused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
@@ -203,6 +223,8 @@ class Produce:
                     partition.index, 0, written.first_offset, time, log.min_offset
                 )
             fault = producers.fault(log, header, now)
+            if not fault and header.is_transactional and self._verifies:
+                fault = producers.first_fault(log, header, verified.serials.get(place), now)
             if fault:
                 raise RequestRefused(fault, _order_text(partition, header, fault))
             producers.prepare(log)

@@ -44,6 +44,10 @@ class ProducerStateEntry(msgspec.Struct, array_like=True):
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    def is_open_in(self, epoch: int) -> bool:
+        """Return whether it has an open transaction in this epoch."""
+        return self.open_from is not None and self.epoch == epoch
+
     def wrote(self, header: BatchHeader, offset: int, timestamp: int, now: int) -> None:
         """Record a batch that was stored at an offset."""
         if header.producer_epoch != self.epoch:

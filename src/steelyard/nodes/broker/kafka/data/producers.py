@@ -6,8 +6,9 @@ older epoch. An unknown producer may begin anywhere: it was silent for producer.
 what it wrote is no longer kept.
 
 A transaction is open from its producer's first transactional batch in the log to the marker that
-ends it. Consumers of committed records may read up to where the oldest open transaction begins (the
-last stable offset).
+ends it. That first batch is written only if the coordinator knows of it (`verifications`).
+Consumers of committed records may read up to where the oldest open transaction begins (the last
+stable offset).
 
 All of this can be read from the log. Snapshots shorten that: a log is read from its last snapshot
 on, when its producers are first needed. A log without a snapshot never had a producer with an id.
@@ -28,6 +29,7 @@ import msgspec
 from steelyard.compaction.filtering import LastWrite
 from steelyard.decoding import prepared
 from steelyard.errors import CorruptError, ProtocolError, StorageError
+from steelyard.groups.kafka.transactional_ids import BUMPS_EPOCH, EPOCH_LIMIT
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.producer_states import (
     BATCHES_KEPT,
@@ -37,6 +39,7 @@ from steelyard.nodes.broker.kafka.data.producer_states import (
     ProducerStateEntry,
     sequence_after,
 )
+from steelyard.nodes.broker.kafka.data.verifications import Verifications
 from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
@@ -83,6 +86,7 @@ class Producers:
         """By log id, aborted transactions of logs whose producers were not needed yet."""
         self._count = 0
         self._next_at = now + SWEEP_MS
+        self.verifications = Verifications()
         self._distrust()
 
     def _distrust(self) -> None:
@@ -149,14 +153,47 @@ class Producers:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
+    def first_fault(self, log: Log, header: BatchHeader, serial: int | None, now: int) -> ErrorCode:
+        """Return why a transactional batch, no duplicate, must not be stored; NONE if it may.
+
+        `serial`: of the verification that was begun for it, None without one.
+        """
+        producer = self._producer(log, header.producer_id, now)
+        if producer is not None and producer.is_open_in(header.producer_epoch):
+            return ErrorCode.NONE
+        is_known = producer is not None and bool(producer.batches)
+        return self.verifications.fault(log, header, serial, is_known=is_known)
+
+    def needs_verification(self, log: Log, header: BatchHeader, now: int) -> bool:
+        """Return whether a transactional batch may be the first of its transaction."""
+        producer = self._producer(log, header.producer_id, now)
+        if producer is None:
+            return True
+        return header.producer_epoch >= producer.epoch and not producer.is_open_in(
+            header.producer_epoch
+        )
+
     def marker_fault(
-        self, log: Log, producer_id: int, epoch: int, coordinator_epoch: int, now: int
+        self,
+        log: Log,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        now: int,
+        *,
+        version: int = 0,
     ) -> ErrorCode:
-        """Return why a marker must not be stored; NONE if it may."""
+        """Return why a marker must not be stored; NONE if it may.
+
+        `version`: the level of transaction.version that the transaction was ended by. From 2 on,
+        the epoch of a marker is higher than that of the records; a marker with the same one is
+        late, and would end the next transaction. It does no harm if none is open.
+        """
         producer = self._producer(log, producer_id, now)
         if producer is None:
             return ErrorCode.NONE
-        if epoch < producer.epoch:
+        is_late = version >= BUMPS_EPOCH and epoch < EPOCH_LIMIT and producer.is_open_in(epoch)
+        if epoch < producer.epoch or is_late:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if coordinator_epoch < producer.coordinator_epoch:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -176,6 +213,8 @@ class Producers:
         known = self.of(log)
         before = len(known.known)
         known.wrote(header, offset, timestamp, now)
+        if header.is_transactional:
+            self.verifications.wrote(log, header.producer_id)
         self._grown(known, len(known.known) - before)
 
     def ended(
@@ -192,6 +231,7 @@ class Producers:
         known = self.of(log)
         before = len(known.known)
         known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
+        self.verifications.ended(log, header.producer_id, header.producer_epoch)
         self._grown(known, len(known.known) - before)
 
     def _grown(self, known: LogProducers, more: int) -> None:

@@ -20,7 +20,8 @@ import msgspec
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.moving import MovedOffset, Moving
-from steelyard.groups.kafka.transactions import Transaction, TransactionCoordinator
+from steelyard.groups.kafka.transactional_ids import Transaction
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC

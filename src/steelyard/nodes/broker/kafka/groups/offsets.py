@@ -12,7 +12,7 @@ from steelyard.groups.kafka.committing import answered
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.transactions import Marking
+from steelyard.groups.kafka.transactional_ids import Marking
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
@@ -100,10 +100,14 @@ class GroupOffsets:
 
         Raises StorageError, and then nothing was stored.
         """
-        error = self._requests.refusal(request.group_id)
+        error = self.refusal(request.group_id)
         if error is ErrorCode.NONE:
             return self._coordinator.commits.txn_commit(request, version, now)
         return TxnOffsetCommitResponse(topics=answered(request.topics, error))
+
+    def refusal(self, group_id: str) -> ErrorCode:
+        """Return why offsets of a group are not stored here; NONE if they are."""
+        return self._requests.refusal(group_id)
 
     @property
     def is_loading(self) -> bool:

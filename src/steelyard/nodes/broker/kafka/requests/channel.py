@@ -32,6 +32,7 @@ from steelyard.nodes.broker.kafka.requests.batches import (
     refused,
     with_duplicates_first,
 )
+from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.requests.versions import versions_reply
 from steelyard.nodes.broker.kafka.requests.wide import Cut, JoinedAnswer, cut_of, is_wide, parts_of
@@ -297,8 +298,14 @@ class RequestChannel:
     """
 
     def __init__(
-        self, handlers: Handlers, turns: Turns, release: Release, counts: dict[int, int]
+        self,
+        handlers: Handlers,
+        turns: Turns,
+        release: Release,
+        counts: dict[int, int],
+        features: FeatureLevels,
     ) -> None:
+        self._features = features
         self._handlers = dict(handlers)
         self._counts = counts
         self._turns = turns
@@ -353,7 +360,7 @@ class RequestChannel:
         call = OpenRequest(self, slot, peer, request)
         if request.api.key == API_VERSIONS_KEY:
             served = (*self._handlers, API_VERSIONS_KEY)
-            version, message = versions_reply(request, served)
+            version, message = versions_reply(request, served, self._features)
             self._named(peer.link, request)
             slot.reply = Reply(request.api, version, request.correlation_id, message)
             call.no_reply(effects)

@@ -6,7 +6,9 @@ the name or version of the client's software are INVALID_REQUEST. Produce is ann
 0 although it begins at 3: librdkafka concludes from a higher first version that a broker lacks
 features (KAFKA-18659). UNANNOUNCED APIs are served, but clients are not to know.
 
-From version 3 on FEATURES says which protocols are in use; they never change.
+From version 3 on the answer has the supported levels of features and those in use. A feature that
+can be turned off is left out of the supported ones before version 4, because older clients reject a
+lowest level of 0 (KAFKA-17011); one at level 0 is in no use.
 Source: clients/common/requests/ApiVersionsRequest.java, ApiVersionsResponse.java.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from steelyard.nodes.broker.kafka.requests.feature_levels import SUPPORTED, FeatureLevels
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Request
@@ -28,18 +31,18 @@ from steelyard.wire.kafka.messages.cluster import (
 from steelyard.wire.kafka.messages.data import PRODUCE
 from steelyard.wire.kafka.messages.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 
-FEATURES = {"group.version": 1, "transaction.version": 1}
-"""Levels of features: the consumer groups of KIP-848; transactions without KIP-890.
-
-Source: server-common/server/common/GroupVersion.java, TransactionVersion.java.
-"""
 UNANNOUNCED = (GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key)
 """A client that is offered these asks for a subscription whenever it starts (KIP-714)."""
+
+ZERO_SINCE = 4
+"""First version whose clients know features with a lowest level of 0."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def versions_reply(request: Request, served: Collection[int]) -> tuple[int, ApiVersionsResponse]:
+def versions_reply(
+    request: Request, served: Collection[int], features: FeatureLevels
+) -> tuple[int, ApiVersionsResponse]:
     """Return the version to answer in, and the answer. `served`: the keys of all APIs."""
     message = request.message
     if message is None:
@@ -57,7 +60,15 @@ def versions_reply(request: Request, served: Collection[int]) -> tuple[int, ApiV
             for key, api in APIS.items()
             if key in served and key not in UNANNOUNCED
         ],
-        supported_features=[SupportedFeatureKey(name, at, at) for name, at in FEATURES.items()],
-        finalized_features_epoch=0,
-        finalized_features=[FinalizedFeatureKey(name, at, at) for name, at in FEATURES.items()],
+        supported_features=[
+            SupportedFeatureKey(name, lowest, highest)
+            for name, (lowest, highest) in SUPPORTED.items()
+            if lowest or request.version >= ZERO_SINCE
+        ],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level)
+            for name, level in features.levels().items()
+            if level
+        ],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import Marking
+from steelyard.groups.kafka.transactional_ids import Marking
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.writer import Writer
@@ -39,7 +39,9 @@ class Markers:
         producer_id, epoch, commit = marking.producer_id, marking.producer_epoch, marking.commit
         try:
             log = self._store.create_log(topic, queue_id)
-            fault = self._producers.marker_fault(log, producer_id, epoch, coordinator_epoch, now)
+            fault = self._producers.marker_fault(
+                log, producer_id, epoch, coordinator_epoch, now, version=marking.version
+            )
             if fault:
                 return fault
             self._producers.prepare(log)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import PREPARED, Marking, TransactionCoordinator
+from steelyard.groups.kafka.transactional_ids import PREPARED, Marking
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
@@ -309,7 +310,8 @@ class Markings:
         self, marker: WritableTxnMarker, now: int, effects: list[Effect]
     ) -> WritableTxnMarkerResult:
         marking = Marking(
-            "", marker.producer_id, marker.producer_epoch, marker.transaction_result, ()
+            *("", marker.producer_id, marker.producer_epoch, marker.transaction_result, ()),
+            marker.transaction_version,
         )
 
         def result(topic: str, index: int) -> WritableTxnMarkerPartitionResult:
@@ -343,5 +345,6 @@ def _request(marking: Marking, partitions: Iterable[TopicPartition]) -> WriteTxn
         marking.commit,
         [WritableTxnMarkerTopic(*each) for each in numbers_by_topic(partitions).items()],
         COORDINATOR_EPOCH,
+        marking.version,
     )
     return WriteTxnMarkersRequest([marker])

@@ -18,7 +18,8 @@ import msgspec
 
 from steelyard.decoding import prepared
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import CommitTogether, TransactionCoordinator
+from steelyard.groups.kafka.transactional_ids import CommitTogether
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster

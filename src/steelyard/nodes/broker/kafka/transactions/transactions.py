@@ -1,7 +1,8 @@
 """APIs 22, 24 to 26, 65 and 66: what the coordinator of a transactional id is asked.
 
 - Producers: 22 InitProducerId (versions 0-5), 24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn
-  (0-4), 26 EndTxn (0-4)
+  (0-4), 26 EndTxn (0-5; from 5 on it bumps the epoch)
+- Brokers: 24 AddPartitionsToTxn (4-5), for clients that write (`additions`)
 - Operators: 65 DescribeTransactions (0), 66 ListTransactions (0-2)
 
 `groups.kafka.transactions` decides, and `marking` writes the markers. Ids of other brokers get
@@ -12,30 +13,37 @@ Source: core/kafka/server/KafkaApis.scala, coordinator/transaction/TransactionCo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.patterns import Pattern, PatternError
-from steelyard.groups.kafka.transactions import (
+from steelyard.groups.kafka.transactional_ids import (
+    BUMPS_EPOCH,
     ProducerIdAndEpoch,
     Transaction,
     TransactionalIdState,
-    TransactionCoordinator,
 )
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
+from steelyard.nodes.broker.kafka.transactions.additions import transaction_of
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.transactions import (
+    ADDED_BY_BROKERS_SINCE,
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnRequest,
@@ -53,6 +61,8 @@ from steelyard.wire.kafka.schema import ApiMessage
 FENCED_SINCE_INIT = 4
 FENCED_SINCE = 2
 """First versions, of InitProducerId and of the others, whose clients know PRODUCER_FENCED."""
+BUMPS_SINCE = 5
+"""First version of EndTxn that bumps the epoch."""
 
 
 class TransactionRequests:
@@ -63,14 +73,12 @@ class TransactionRequests:
         transactions: TransactionCoordinator,
         producer_ids: ProducerIds,
         cluster: Cluster,
-        offsets_partitions: int,
         durability: Durability,
         faults: Faults,
     ) -> None:
         self._transactions = transactions
         self._producer_ids = producer_ids
         self._cluster = cluster
-        self._offsets_partitions = offsets_partitions
         self._durability = durability
         self._faults = faults
 
@@ -106,73 +114,131 @@ class TransactionRequests:
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
         message = call.read(AddPartitionsToTxnRequest)
-        asked = [TopicPartition(t.name, index) for t in message.topics for index in t.partitions]
-        unknown = {
-            each for each in asked if not 0 <= each.partition < self._cluster.partitions(each.topic)
-        }
-        error = ErrorCode.OPERATION_NOT_ATTEMPTED
-        if not unknown:
-            error = self._added(message, asked, now, effects)
-        code = _known_code(error, call.version, FENCED_SINCE)
-
-        def result(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
-            is_unknown = TopicPartition(topic, index) in unknown
-            own = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else code
-            return AddPartitionsToTxnPartitionResult(index, own)
-
-        results = [
-            AddPartitionsToTxnTopicResult(t.name, [result(t.name, index) for index in t.partitions])
-            for t in message.topics
-        ]
-        answer = AddPartitionsToTxnResponse(0, results)
+        if call.version >= ADDED_BY_BROKERS_SINCE:
+            results = [self.result_of(each, now, effects) for each in message.transactions]
+            answer = AddPartitionsToTxnResponse(results_by_transaction=results)
+            return self._durability.acknowledge_call(call, answer, effects)
+        asked = AddPartitionsToTxnTransaction(
+            message.transactional_id,
+            message.producer_id,
+            message.producer_epoch,
+            topics=message.topics,
+        )
+        fenced = ErrorCode.PRODUCER_FENCED
+        code = _known_code(fenced, call.version, FENCED_SINCE)
+        result = self._result(asked, 0, {fenced: code}, now, effects)
+        answer = AddPartitionsToTxnResponse(0, result.topic_results)
         return self._durability.acknowledge_call(call, answer, effects)
+
+    def result_of(
+        self, asked: AddPartitionsToTxnTransaction, now: int, effects: list[Effect]
+    ) -> AddPartitionsToTxnResult:
+        """Add partitions for a client of version 2, or verify those of another client."""
+        return self._result(asked, BUMPS_EPOCH, {}, now, effects)
+
+    def _result(
+        self,
+        asked: AddPartitionsToTxnTransaction,
+        version: int,
+        codes: Mapping[ErrorCode, ErrorCode],
+        now: int,
+        effects: list[Effect],
+    ) -> AddPartitionsToTxnResult:
+        """Return the result of each partition. `codes`: what errors are replaced by."""
+        places = [TopicPartition(t.name, index) for t in asked.topics for index in t.partitions]
+        unknown = {place for place in places if not self._exists(place)}
+        errors: Mapping[TopicPartition, ErrorCode]
+        if unknown:
+            untried = dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            errors = {**untried, **dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+        elif asked.verify_only:
+            errors = self._verified(asked, places)
+        else:
+            error = self._added(asked, places, version, now, effects)
+            errors = dict.fromkeys(places, codes.get(error, error))
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                topic.name,
+                [
+                    AddPartitionsToTxnPartitionResult(
+                        index, errors[TopicPartition(topic.name, index)]
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ]
+        return AddPartitionsToTxnResult(asked.transactional_id, topics)
+
+    def _exists(self, place: TopicPartition) -> bool:
+        partitions = self._cluster.partitions(place.topic)
+        if place.topic == OFFSETS_TOPIC and not partitions:
+            return True  # a broker that is alone needs no layout
+        return 0 <= place.partition < partitions
+
+    def _verified(
+        self, asked: AddPartitionsToTxnTransaction, places: list[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        fault = self._fault(asked.transactional_id)
+        if fault is not ErrorCode.NONE:
+            return dict.fromkeys(places, fault)
+        return self._transactions.verify_partitions(
+            asked.transactional_id, asked.producer_id, asked.producer_epoch, places
+        )
 
     @serves(AddOffsetsToTxnRequest)
     def add_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(AddOffsetsToTxnRequest)
-        count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
-        partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(message.group_id, count))
         error = ErrorCode.INVALID_GROUP_ID
         if message.group_id:
-            error = self._added(message, [partition], now, effects)
+            partition = self._cluster.offsets_partition(message.group_id)
+            asked = transaction_of(
+                *(message.transactional_id, message.producer_id, message.producer_epoch),
+                [partition],
+                adds=True,
+            )
+            error = self._added(asked, [partition], 0, now, effects)
         answer = AddOffsetsToTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
         return self._durability.acknowledge_call(call, answer, effects)
 
     def _added(
         self,
-        message: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest,
-        partitions: list[TopicPartition],
+        asked: AddPartitionsToTxnTransaction,
+        places: list[TopicPartition],
+        version: int,
         now: int,
         effects: list[Effect],
     ) -> ErrorCode:
-        transactional_id = message.transactional_id
-        fault = self._fault(transactional_id)
+        fault = self._fault(asked.transactional_id)
         if fault is not ErrorCode.NONE:
             return fault
+        producer = asked.transactional_id, asked.producer_id, asked.producer_epoch
         try:
-            return self._transactions.add_partitions(
-                transactional_id, message.producer_id, message.producer_epoch, partitions, now
-            )
+            return self._transactions.add_partitions(*producer, places, now, version=version)
         except StorageError as error:
             return self._refused(error, now, effects)
 
     @serves(EndTxnRequest)
     def end(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(EndTxnRequest)
-        error = self._fault(message.transactional_id)
-        if error is ErrorCode.NONE:
+        bumps = call.version >= BUMPS_SINCE
+        ended = ProducerIdAndEpoch(self._fault(message.transactional_id))
+        if not ended.error:
             try:
-                error = self._transactions.end(
-                    message.transactional_id,
-                    message.producer_id,
-                    message.producer_epoch,
-                    commit=message.committed,
-                    now=now,
-                )
+                ended = self._ended(message, now, bumps=bumps)
             except StorageError as fault:
-                error = self._refused(fault, now, effects)
-        answer = EndTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
+                ended = ProducerIdAndEpoch(self._refused(fault, now, effects))
+        code = _known_code(ended.error, call.version, FENCED_SINCE)
+        answer = EndTxnResponse(0, code, ended.producer_id, ended.epoch)
         return self._durability.acknowledge_call(call, answer, effects)
+
+    def _ended(self, message: EndTxnRequest, now: int, *, bumps: bool) -> ProducerIdAndEpoch:
+        """End a transaction. Raises StorageError."""
+        producer = message.transactional_id, message.producer_id, message.producer_epoch
+        if bumps:
+            return self._transactions.end_and_bump(*producer, commit=message.committed, now=now)
+        error = self._transactions.end(*producer, commit=message.committed, now=now)
+        return ProducerIdAndEpoch(error)
 
     # -- operators -------------------------------------------------------------------------------
 
