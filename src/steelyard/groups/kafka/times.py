@@ -1,4 +1,7 @@
-"""The times of KIP-848 groups, which may differ from group to group and change at run time."""
+"""The times of groups in which the coordinator assigns: KIP-848 and streams groups.
+
+They may differ from group to group and change at run time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class GroupTimes(Protocol):
 
 
 class EqualTimes:
-    """The broker's settings, for every group."""
+    """The broker's settings for KIP-848 groups, for every group."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
@@ -34,3 +37,35 @@ class EqualTimes:
 
     def assignment_interval_ms(self, group_id: str) -> int:
         return self._config.group_consumer_assignment_interval_ms
+
+
+class StreamsGroupSettings(GroupTimes, Protocol):
+    """What applies to a streams group now."""
+
+    def initial_delay_ms(self, group_id: str) -> int:
+        """Time that the first target of a group without members waits for more of them."""
+
+    def standby_replicas(self, group_id: str) -> int:
+        """Number of standbys of each task with state."""
+
+
+class EqualStreamsSettings:
+    """The broker's settings for streams groups, for every group."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        return self._config.group_streams_session_timeout_ms
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        return self._config.group_streams_heartbeat_interval_ms
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        return self._config.group_streams_assignment_interval_ms
+
+    def initial_delay_ms(self, group_id: str) -> int:
+        return self._config.group_streams_initial_rebalance_delay_ms
+
+    def standby_replicas(self, group_id: str) -> int:
+        return self._config.group_streams_num_standby_replicas
