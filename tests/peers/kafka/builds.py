@@ -59,14 +59,29 @@ def streams_classes(version: str) -> str:
     return _classes("streams", version, [*programs, HERE / "java" / "Lines.java"])
 
 
+def record_classes() -> str:
+    """The same of those in `java/records/`, with the server. Raises Missing."""
+    return _classes("server", SERVER, sorted((HERE / "java" / "records").glob("*.java")))
+
+
 def _classes(profile: str, version: str, programs: list[Path]) -> str:
     library = jars(profile, version)
+    release = "17" if profile == "server" else "11"
     sources = [*programs, HERE.parent / "java" / "Json.java"]
 
     def compile_all(folder: Path) -> None:
         call(
             [
-                *("javac", "-nowarn", "--release", "11", "-encoding", "UTF-8", "-d", str(folder)),
+                *(
+                    "javac",
+                    "-nowarn",
+                    "--release",
+                    release,
+                    "-encoding",
+                    "UTF-8",
+                    "-d",
+                    str(folder),
+                ),
                 *("-cp", f"{library}/*", *map(str, sources)),
             ],
             f"the Java programs do not compile against Kafka {version}",

@@ -586,6 +586,17 @@ def test_endpoints_are_told_to_all() -> None:
     }
 
 
+def test_threads_of_a_process_share_an_endpoint() -> None:
+    rig = Rig()
+    endpoint = Endpoint("host", 99)
+    for name in ("a.1", "a.2"):
+        rig.join(name, endpoint)
+    rig.settle()
+    told = rig.threads["a.1"].beat(endpoint_information_epoch=-1).partitions_by_user_endpoint
+    everything = [Partitions("app-words-repartition", [0, 1]), Partitions("in", [0, 1])]
+    assert told == [EndpointToPartitions(endpoint, everything, [])]
+
+
 def test_a_member_can_end_the_application() -> None:
     rig = Rig()
     first, second = rig.join("a.1"), rig.join("b.1")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from steelyard.allocate.assignors.sticky_tasks import TaskId
 from steelyard.groups.kafka.streams.configuration import ConfiguredSubtopology, InternalTopic
 from steelyard.groups.kafka.streams.group import StreamsGroup
-from steelyard.groups.kafka.streams.member import StreamsGroupMember
+from steelyard.groups.kafka.streams.member import HeldTasks, StreamsGroupMember
 from steelyard.groups.kafka.streams.records import tasks_by_subtopology
 from steelyard.types import numbers_by_topic
 from steelyard.wire.kafka.messages.streams_groups import (
@@ -19,6 +19,7 @@ from steelyard.wire.kafka.messages.streams_groups import (
     DescribedMember,
     DescribedSubtopology,
     DescribedTopology,
+    Endpoint,
     EndpointToPartitions,
     KeyValue,
     Subtopology,
@@ -35,15 +36,22 @@ def task_ids(tasks: Iterable[TaskId]) -> list[TaskIds]:
 
 
 def endpoints_of(group: StreamsGroup) -> list[EndpointToPartitions]:
-    """Return the partitions behind the endpoints of the members that have one."""
+    """Return the partitions behind the endpoints of the members that have one.
+
+    Once for each endpoint, which the threads of a process share. Kafka returns one for each member,
+    of which its client 4.3.1 keeps the last.
+    """
+    members: dict[Endpoint, list[HeldTasks]] = {}
+    for one in group.each():
+        if one.endpoint is not None:
+            members.setdefault(one.endpoint, []).append(one.assigned)
     return [
         EndpointToPartitions(
-            one.endpoint,
-            _partitions(group, one.assigned.active),
-            _partitions(group, one.assigned.standby),
+            endpoint,
+            _partitions(group, (task for one in held for task in one.active)),
+            _partitions(group, (task for one in held for task in one.standby)),
         )
-        for one in group.each()
-        if one.endpoint is not None
+        for endpoint, held in members.items()
     ]
 
 

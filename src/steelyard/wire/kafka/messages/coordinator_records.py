@@ -348,16 +348,13 @@ GROUP_TYPES = {
             CONSUMER_GROUP_TARGET_MEMBER,
             CONSUMER_GROUP_CURRENT,
             CONSUMER_GROUP_REGULAR_EXPRESSION,
-            STREAMS_GROUP_METADATA,
-            STREAMS_GROUP_MEMBER_METADATA,
-            STREAMS_GROUP_TARGET_METADATA,
-            STREAMS_GROUP_TARGET_MEMBER,
-            STREAMS_GROUP_CURRENT,
-            STREAMS_GROUP_TOPOLOGY,
         )
     },
 }
-"""The types of records in `__consumer_offsets`, by number."""
+"""The types of records in `__consumer_offsets` that are read, by number.
+
+Those of streams groups are only written.
+"""
 
 TRANSACTION_TYPES = {TRANSACTION.number: TRANSACTION}
 """The types of records in `__transaction_state`, by number."""

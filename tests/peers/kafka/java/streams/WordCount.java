@@ -55,7 +55,11 @@ public final class WordCount {
         settings.put("consumer.auto.offset.reset", "earliest");
 
         KafkaStreams streams = new KafkaStreams(topology(options), settings);
-        streams.setStateListener((now, before) -> Lines.emit("state", "state", now.toString()));
+        streams.setStateListener((now, before) -> {
+            if (now != KafkaStreams.State.NOT_RUNNING) { // "left" says so, and comes last
+                Lines.emit("state", "state", now.toString());
+            }
+        });
         streams.setUncaughtExceptionHandler(error -> {
             Lines.emit("error", "error", String.valueOf(error));
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
