@@ -1,7 +1,7 @@
 """A thread of a Kafka Streams application, as far as its coordinator sees it.
 
-It searches for its coordinator, sends heartbeats, runs the tasks that it is told, releases those
-that it is told no longer, and reports what it has when that has changed, or when it does not know
+It searches for its coordinator, sends heartbeats, and changes to the tasks that it is told, for
+which it takes some time. It reports what it has when that has changed, or when it does not know
 what has arrived. What it has goes to the `StreamsWitness`. Source: the client's
 StreamsGroupHeartbeatRequestManager.java, StreamsMembershipManager.java.
 """
@@ -27,6 +27,7 @@ from steelyard.nodes.seam import (
     Received,
     Refused,
     SetTimer,
+    earliest,
 )
 from steelyard.sim.streams_witness import StreamsWitness
 from steelyard.types import Random
@@ -54,6 +55,8 @@ AGAIN_MS = 300
 """Pause before the next attempt after one that failed."""
 REQUEST_TIMEOUT_MS = 5_000
 REBALANCE_TIMEOUT_MS = 60_000
+CHANGE_MS_MAX = 1_000
+"""Longest time in which a thread changes to other tasks."""
 REPARTITIONS = 3
 """Tasks with state."""
 
@@ -117,6 +120,10 @@ class StreamsMemberNode:
         self._held = TaskShare()
         self._reported: TaskShare | None = None
         """What it has told its coordinator that it has; None if that may not have arrived."""
+        self._wanted = TaskShare()
+        """What it was told last, and changes to."""
+        self._changes_at: int | None = None
+        """When it has changed to that; None if it has."""
         self._sent_at = 0
         """When the latest heartbeat was sent."""
         self._next_at: int | None = None
@@ -153,11 +160,14 @@ class StreamsMemberNode:
         """Take outcomes, ask what is due, and set the timer."""
         for outcome in outcomes:
             self._ended(outcome, now)
+        if self._changes_at is not None and self._changes_at <= now:
+            self._take(self._wanted)
+            self._next_at = self._next_at and now  # it reports at once
         if self._next_at is not None and self._next_at <= now:
             self._ask(now, effects)
         for outcome in self._calls.pump(effects):
             self._ended(outcome, now)
-        at = min((at for at in (self._next_at, self._calls.due) if at is not None), default=None)
+        at = earliest(self._next_at, self._changes_at, self._calls.due)
         if at is not None:
             effects.append(SetTimer(TIMER, max(at, now + 1)))
         return effects
@@ -232,7 +242,7 @@ class StreamsMemberNode:
         who = self._config.member_id
         if reply.error_code in _NOBODY:
             self._epoch, self._reported = 0, None
-            self._take(TaskShare(), now)
+            self._take(TaskShare())
         elif reply.error_code in _ELSEWHERE:
             self._coordinator = self._reported = None
         elif reply.error_code:
@@ -242,14 +252,17 @@ class StreamsMemberNode:
             self._epoch, self._reported = reply.member_epoch, self._held
             self._next_at = now + reply.heartbeat_interval_ms
             if reply.active_tasks is not None:
-                share = TaskShare(_tasks(reply.active_tasks), _tasks(reply.standby_tasks or ()))
-                if share != self._held:
-                    self._take(share, now)
-                    self._next_at = now  # it reports at once
+                self._wanted = TaskShare(
+                    _tasks(reply.active_tasks), _tasks(reply.standby_tasks or ())
+                )
+                self._witness.given(who, self._config.process_id, self._wanted, now)
+                if self._wanted != self._held and self._changes_at is None:
+                    self._changes_at = now + 1 + self._rng.randrange(CHANGE_MS_MAX)
 
-    def _take(self, share: TaskShare, now: int) -> None:
-        self._held = share
-        self._witness.runs(self._config.member_id, self._config.process_id, share, now)
+    def _take(self, share: TaskShare) -> None:
+        self._held = self._wanted = share
+        self._changes_at = None
+        self._witness.runs(self._config.member_id, self._config.process_id, share)
 
     def check(self) -> None:
         assert self._held.active.isdisjoint(self._held.standby)

@@ -35,8 +35,8 @@ class StreamsWitness:
         """Note that a heartbeat was answered."""
         self._heard_at[who] = self.true_time(who, sent_at)
 
-    def runs(self, who: str, process: str, share: TaskShare, now: int) -> None:
-        """Note what a thread runs from now on. Raises Violation."""
+    def given(self, who: str, process: str, share: TaskShare, now: int) -> None:
+        """Note what a thread is told to run; it begins later. Raises Violation."""
         now = self.true_time(who, now)
         begun = share.active - self._shares.get(who, TaskShare()).active
         self.moves += len(begun)
@@ -53,6 +53,9 @@ class StreamsWitness:
             copies = (share.active | share.standby) & (held.active | held.standby)
             if process == self._processes[other] and copies:
                 raise Violation(f"{who} and {other} have {_names(copies)} in one directory")
+
+    def runs(self, who: str, process: str, share: TaskShare) -> None:
+        """Note what a thread runs from now on."""
         self._shares[who] = share
         self._processes[who] = process
 

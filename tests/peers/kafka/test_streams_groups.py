@@ -163,12 +163,17 @@ def coordinator_records(cluster: Running, group: str) -> list[dict[str, str]]:
     """The records about a streams group in __consumer_offsets, as Kafka's own coordinator reads them."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"{group}-records"})
     topic = consumer.list_topics("__consumer_offsets", timeout=30).topics["__consumer_offsets"]
-    consumer.assign([TopicPartition(topic.topic, number, 0) for number in topic.partitions])
     lines: list[str] = []
-    while (message := consumer.poll(5)) is not None:
-        key, value = message.key(), message.value()
-        if key is not None and int.from_bytes(key[:2], "big") in (17, 19, 20, 21, 22, 23):
-            lines.append(f"{key.hex()} {value.hex() if value is not None else '-'}")
+    for number in topic.partitions:
+        place = TopicPartition(topic.topic, number)
+        place.offset, end = consumer.get_watermark_offsets(place, timeout=30)
+        consumer.assign([place])
+        while place.offset < end and (message := consumer.poll(5)) is not None:
+            key, value, offset = message.key(), message.value(), message.offset()
+            assert offset is not None
+            place.offset = offset + 1
+            if key is not None and int.from_bytes(key[:2], "big") in (17, 19, 20, 21, 22, 23):
+                lines.append(f"{key.hex()} {value.hex() if value is not None else '-'}")
     consumer.close()
     done = subprocess.run(
         ["java", *QUICK_START, "-cp", builds.record_classes(), "Records"],
