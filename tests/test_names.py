@@ -71,6 +71,7 @@ MOVES: Twins = {
         "groups/kafka/consumer/member",
         "groups/kafka/member/classic/states",
         "groups/kafka/member/consumer/states",
+        "groups/kafka/streams/member",
         "groups/kafka/transactional_ids",
         "groups/remoting/ownership",
         "nodes/consumer/kafka/changes",

@@ -315,6 +315,18 @@ class KafkaConfig:
 
     upgrade: when a member of the latter joins; downgrade: when the last one leaves.
     """
+    group_streams_session_timeout_ms: PositiveInt32 = 45_000
+    """Silence after which a member of a streams group (KIP-1071) is removed."""
+    group_streams_heartbeat_interval_ms: PositiveInt32 = 5_000
+    """Heartbeat interval of members of streams groups."""
+    group_streams_max_size: PositiveInt32 = 0x7FFFFFFF
+    """Maximum members of a streams group; a member is a thread of an application."""
+    group_streams_num_standby_replicas: Annotated[int, Meta(ge=0, le=10)] = 0
+    """Standbys of each task with state in a streams group."""
+    group_streams_initial_rebalance_delay_ms: Int32 = 3_000
+    """Time that the first rebalance of an empty streams group waits for further members."""
+    group_streams_assignment_interval_ms: Int32 = 1_000
+    """Minimum time between two target assignments of a streams group."""
     transactional_id_expiration_ms: PositiveInt32 = 604_800_000
     """Time after which an id without transactions is forgotten."""
     transaction_max_timeout_ms: PositiveInt32 = 900_000

@@ -42,8 +42,10 @@ KILLED = 2
 class Brokers:
     """A nameserver and two brokers, each a process that can be killed and started again. Kafka clients come through relays."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options`: of `steelyard broker`."""
         self._folder = folder
+        self._options = options
         command = [STEELYARD, "nameserver", "--port", "0", "--json"]
         self._nameserver = subprocess.Popen(command, stdout=subprocess.PIPE)
         self.nameserver = ready(self._nameserver)["nameserver"]
@@ -65,6 +67,7 @@ class Brokers:
                 *("--port", str(port), "--kafka-port", str(kafka_port), "--node-id", str(node_id)),
                 *("--kafka-advertise", f"127.0.0.1:{relay.port}"),
                 *("--kafka-brokers", "broker-1,broker-2"),
+                *self._options,
             ],
             stdout=subprocess.PIPE,
         )

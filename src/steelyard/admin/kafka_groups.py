@@ -78,7 +78,7 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
     """
     seconds = [waits.get(one.queue) for one in report.offsets]
     report = shown(report)
-    generation = "epoch" if report.kind == "consumer" else "generation"
+    generation = "generation" if report.kind == "classic" else "epoch"
     text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
     text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"
     if report.began_at is not None:
@@ -88,7 +88,7 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
     else:
         text += f"\nno rebalance since {report.coordinator} started or became the coordinator"
         text += "; the ledger has those before\n"
-    which = "epoch" if report.kind == "consumer" else "after generation"
+    which = "after generation" if report.kind == "classic" else "epoch"
     for rebalance in report.rebalances[-REASONS:]:
         text += f"  {date_milliseconds(rebalance.at)}  {which} {rebalance.generation}"
         text += f"  {rebalance.trigger}: {rebalance.cause}\n"

@@ -1,8 +1,8 @@
 """Disturbances of consumer groups, by the requests of ordinary clients.
 
-- Kafka, a lost member: LeaveGroup for a member of a classic group, ConsumerGroupHeartbeat with
-  epoch -1 for one of the consumer protocol, as its own client sends them. The member learns of it
-  from its next request and joins again.
+- Kafka, a lost member: LeaveGroup for a member of a classic group, ConsumerGroupHeartbeat or
+  StreamsGroupHeartbeat with epoch -1 for others, as its own client sends them. The member learns of
+  it from its next request and joins again.
 - Kafka, a forced rebalance: a member joins that wants no partition, and leaves at once.
 - RocketMQ, a forced rebalance: a member joins at every broker and leaves at once; brokers notify
   the others of both. RocketMQ brokers unregister a member only on its own connection, so that no
@@ -46,6 +46,11 @@ from steelyard.wire.kafka.messages.groups import (
     LeaveGroupResponse,
     MemberIdentity,
 )
+from steelyard.wire.kafka.messages.streams_groups import (
+    STREAMS_GROUP_HEARTBEAT,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData
 from steelyard.wire.remoting.codes import RequestCode
@@ -74,6 +79,8 @@ def lose_member(access: OperatorAccess, bootstrap: str, group: str, member: str 
         if report.kind == "consumer":
             epoch = LEAVES if lost.instance_id is None else LEAVES_FOR_A_WHILE
             _heartbeat(link, group, lost.member_id, epoch, instance_id=lost.instance_id)
+        elif report.kind == "streams":
+            _leave_streams(link, group, lost.member_id)
         else:
             _leave(link, group, MemberIdentity(lost.member_id, lost.instance_id, LOST))
     return lost.member_id
@@ -93,10 +100,15 @@ def _member(report: KafkaGroupReport, name: str | None) -> KafkaGroupMember:
 
 
 def force_rebalance(access: OperatorAccess, bootstrap: str, group: str) -> None:
-    """Make a group rebalance. Raises RouteError if it has no members."""
+    """Make a group rebalance. Raises RouteError if it has no members.
+
+    Raises ArgumentError for a Kafka Streams group, which only members with its topology can join.
+    """
     report = _kafka_group(access, bootstrap, group)
     if report is None:
         _visit_brokers(access, group)
+    elif report.kind == "streams":
+        raise ArgumentError(f"{group} is a Kafka Streams group; make it lose a member instead")
     elif report.kind == "consumer":
         member_id = str(uuid.uuid4())
         with _coordinator(access, bootstrap, group) as link:
@@ -141,6 +153,12 @@ def _heartbeat(
     )
     reply = link.call(CONSUMER_GROUP_HEARTBEAT, request, ConsumerGroupHeartbeatResponse)
     link.check(reply.error_code, f"ConsumerGroupHeartbeat of group {group}")
+
+
+def _leave_streams(link: KafkaConnection, group: str, member_id: str) -> None:
+    request = StreamsGroupHeartbeatRequest(group, member_id, LEAVES)
+    reply = link.call(STREAMS_GROUP_HEARTBEAT, request, StreamsGroupHeartbeatResponse)
+    link.check(reply.error_code, f"StreamsGroupHeartbeat of group {group}")
 
 
 def _leave(link: KafkaConnection, group: str, member: MemberIdentity) -> None:

@@ -239,7 +239,8 @@ class RebalanceBegan(_Record, frozen=True, tag="rebalance_began"):
         Column(
             ColumnKind.TEXT,
             "`joined`, `left`, `expired`, `subscription`, `revoked`, `leader`, `static`, `size` or"
-            " `storage`; in KIP-848 groups also `topics` and `assignor`.",
+            " `storage`; in KIP-848 groups also `topics` and `assignor`, in streams groups also"
+            " `topics`.",
         ),
     ]
     cause: Annotated[

@@ -40,6 +40,13 @@ from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
+from steelyard.sim.streams_member import (
+    REPARTITIONS,
+    StreamsMemberConfig,
+    StreamsMemberNode,
+    application_topology,
+)
+from steelyard.sim.streams_witness import StreamsWitness
 from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import TopicAdministrator
@@ -79,6 +86,7 @@ class NodeFactories:
     kafka_consumer: Callable[[KafkaConsumerConfig, Random], Node] = lambda config, rng: (
         KafkaConsumerNode(config, rng, hooks=True)
     )
+    streams: Callable[[StreamsMemberConfig, StreamsWitness, Random], Node] = StreamsMemberNode
     disk: Callable[[Mount], Disk] = lambda mount: mount
 
 
@@ -123,6 +131,10 @@ class SimCluster:
             planned=scenario.duplicates_max == 0,
             by_generations=scenario.kafka_protocol == "classic",
         )
+        self.streams_threads: list[Seat] = []
+        self.streams = StreamsWitness(scenario.kafka_session_timeout_ms)
+        self.streams.true_time = lambda who, at: self._streams_seat(who).host.clock.true_time(at)
+        self.streams.is_alive = self._is_streams_alive
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self.table: CompactedTable | None = None
@@ -178,6 +190,7 @@ class SimCluster:
             *self.producers,
             *self.members,
             *self.kafka_members,
+            *self.streams_threads,
         ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
@@ -201,6 +214,8 @@ class SimCluster:
             self._start_member(seat)
         elif seat in self.kafka_members:
             self._start_kafka_member(seat)
+        elif seat in self.streams_threads:
+            self._start_streams_thread(seat)
         elif seat in self.strangers:
             config = LIAR if self.strangers.index(seat) else None
             self._run(seat, 0, lambda now: AdminNode(config))
@@ -309,7 +324,7 @@ class SimCluster:
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
 
     def _kafka_door(self, seat: Seat) -> KafkaConfig | None:
-        if not self.scenario.kafka_members:
+        if not self.scenario.has_kafka:
             return None
         session_ms = self.scenario.kafka_session_timeout_ms
         return KafkaConfig(
@@ -319,6 +334,9 @@ class SimCluster:
             group_flapping_delay_max_ms=self.scenario.flapping_delay_max_ms,
             group_consumer_session_timeout_ms=session_ms,
             group_consumer_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
+            group_streams_session_timeout_ms=session_ms,
+            group_streams_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
+            group_streams_num_standby_replicas=self.scenario.streams_standbys,
         )
 
     def _compare_logs(self, seat: Seat) -> None:
@@ -419,6 +437,40 @@ class SimCluster:
         self._applications[seat.name] = KafkaApplication(
             self.scenario, self.kafka_witness, seat.process, seat.runs, tuple(self.topics)
         )
+
+    def add_streams_thread(self) -> None:
+        """Let a new thread join the Kafka Streams group, two of which share a process."""
+        number = len(self.streams_threads)
+        seat = self._seat(f"streams-{number}", 231 + number)
+        self.streams_threads.append(seat)
+        self._start_streams_thread(seat)
+
+    def _start_streams_thread(self, seat: Seat) -> None:
+        config = StreamsMemberConfig(
+            f"{seat.name} {seat.runs + 1}",
+            f"process-{self.streams_threads.index(seat) // 2}",
+            tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers),
+            application_topology(self.topics[0]),
+        )
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self._parts.streams(config, self.streams, rng))
+
+    def _streams_seat(self, who: str) -> Seat:
+        return next(seat for seat in self.streams_threads if seat.name == who.partition(" ")[0])
+
+    def _is_streams_alive(self, who: str) -> bool:
+        seat = self._streams_seat(who)
+        return seat.process.alive and who == f"{seat.name} {seat.runs}"
+
+    def streams_complaint(self, partitions: int) -> str | None:
+        """Return what keeps the Kafka Streams group from running all its tasks, or None.
+
+        `partitions`: of the topic that it reads.
+        """
+        if not any(seat.process.alive for seat in self.streams_threads):
+            return None
+        tasks = {"0": partitions, "1": REPARTITIONS}
+        return self.streams.not_running(tasks, {"1"}, self.scenario.streams_standbys)
 
     def start_auditor(self) -> Process:
         """Start a consumer that requests the Kafka group's offsets without being a member."""

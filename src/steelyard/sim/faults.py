@@ -49,8 +49,8 @@ class Fates:
             "restart_broker": hit(lambda: cluster.brokers, self._restart_broker),
             "power_broker": hit(lambda: cluster.brokers, self._power_broker),
             "kill_nameserver": hit(lambda: cluster.nameservers, self._kill_nameserver),
-            "kill_member": hit(lambda: self._members, self._kill_member),
-            "lose_member": hit(lambda: self._members, self._lose_member),
+            "kill_member": hit(lambda: self._mortals, self._kill_member),
+            "lose_member": hit(lambda: self._mortals, self._lose_member),
             "leave": hit(lambda: self._members, self._leave),
             "join": self._join,
             "flap": hit(lambda: self._members, self._flap),
@@ -293,6 +293,11 @@ class Fates:
         """Return the members of both groups."""
         return [*self._cluster.members, *self._cluster.kafka_members]
 
+    @property
+    def _mortals(self) -> list[Seat]:
+        """Return the members of all groups, which may be killed."""
+        return [*self._members, *self._cluster.streams_threads]
+
     def _kill_member(self, fault: Fault, seat: Seat) -> bool:
         if not self._may_go(fault, seat):
             return False
@@ -331,7 +336,8 @@ class Fates:
         if seat.name in self._flapping:
             return False
         cluster = self._cluster
-        group = cluster.members if seat in cluster.members else cluster.kafka_members
+        groups = (cluster.members, cluster.kafka_members, cluster.streams_threads)
+        (group,) = (group for group in groups if seat in group)
         stays = [s for s in group if s.wanted and s is not seat]
         return seat.wanted and (bool(stays) or (fault.kind != "leave" and fault.for_ms > 0))
 

@@ -70,7 +70,7 @@ class Judge:
         if busy:
             return f"the listener of {busy[0]} is at work"
         return (
-            self._ownership() or self._kafka_group() or self._unfinished()
+            self._ownership() or self._kafka_group() or self._streams() or self._unfinished()
         )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
@@ -187,6 +187,12 @@ class Judge:
             for partition, at in told.items()
         }
         return not_caught_up(positions, {part: self._kafka.reached(part) for part in positions})
+
+    def _streams(self) -> str | None:
+        """Return what keeps the Kafka Streams group from running all its tasks, or None."""
+        if not self._cluster.scenario.streams_threads:
+            return None
+        return self._cluster.streams_complaint(self._partitions[self._topics[0]])
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)

@@ -20,6 +20,7 @@ from steelyard.sim.judge import Judge
 from steelyard.sim.kafka_application import KAFKA_GROUP
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.silence import check_expelled
+from steelyard.sim.streams_member import STREAMS_GROUP
 from steelyard.sim.trace import Trace
 from steelyard.sim.workload import BATCH_MAX
 from steelyard.sim.world import Violation, World
@@ -128,7 +129,7 @@ class _Show:
         cluster, world, rng = self._cluster, self._world, self._rng
         for seat in [*cluster.nameservers, cluster.admin]:
             cluster.start(seat)
-        founded_ms = FOUNDED_MS if self._scenario.kafka_members else 0
+        founded_ms = FOUNDED_MS if self._scenario.has_kafka else 0
         for seat in cluster.brokers:
             world.after(rng.randrange(founded_ms or START_MS_MAX), partial(cluster.start, seat))
         for seat in cluster.producers:
@@ -137,6 +138,8 @@ class _Show:
             world.after(rng.randrange(START_MS_MAX), cluster.add_member)
         for _ in range(self._scenario.kafka_members):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
+        for _ in range(self._scenario.streams_threads):
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_streams_thread)
         if self._scenario.accounts:
             world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
@@ -205,6 +208,7 @@ class _Show:
         sessions_ms = {
             GROUP: BrokerConfig().client_expiry_ms,
             KAFKA_GROUP: self._scenario.kafka_session_timeout_ms,
+            STREAMS_GROUP: self._scenario.kafka_session_timeout_ms,
         }
         hosts = {seat.name: seat.host for seat in self._cluster.brokers}
         check_expelled(records, hosts, sessions_ms)
@@ -232,6 +236,7 @@ class _Show:
             "kafka_deliveries": kafka.deliveries,
             "kafka_duplicates": kafka.duplicates,
             "kafka_commits": kafka.commits,
+            "streams_moves": self._cluster.streams.moves,
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),

@@ -152,8 +152,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     flapping_delay_max_ms: int = 0
     """`KafkaConfig.group_flapping_delay_max_ms`."""
     kafka_members: int = 0
-    """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there
-    are no such listeners.
+    """Of a Kafka group that reads the same topics through the brokers' Kafka listeners, which are
+    there if some client needs them.
     """
     kafka_protocol: Literal["classic", "consumer"] = "classic"
     """`consumer`: KIP-848."""
@@ -166,6 +166,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kafka_max_poll_interval_ms: int = 20_000
     kafka_poll_records: int = 10
     """Of one poll."""
+    streams_threads: int = 0
+    """Members of a Kafka Streams group (KIP-1071), two to a process; 0: there is none."""
+    streams_standbys: int = 0
+    """Standbys of its tasks with state."""
     table_keys: int = 0
     """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
     kafka_byte_rate: int = 0
@@ -180,6 +184,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Brokers and nameservers forget the silent after 120 s, members ask for routes every 30 s, a
     failed message comes back after 10 s and 30 s. 300 seeds took 111 s at most.
     """
+
+    @property
+    def has_kafka(self) -> bool:
+        """Return whether the brokers have Kafka listeners."""
+        return self.kafka_members > 0 or self.streams_threads > 0
 
     @property
     def is_planned(self) -> bool:

@@ -77,6 +77,9 @@ one have it speak this protocol.
 PLANNED_SHARE = 0.15
 """Of the KIP-848 groups live where nothing fails: members join and leave, and topics grow."""
 
+STREAMS_SHARE = 0.2
+"""Of the seeds have a Kafka Streams group (KIP-1071)."""
+
 ACCOUNTS_SHARE = 0.2
 """Of the seeds have accounts: all requests are signed."""
 
@@ -188,7 +191,7 @@ def draw(seed: int) -> Scenario:
     timers = Random(f"swarm {seed}, timers")
     if timers.random() < TIMERS_SHARE:
         scenario = replace(scenario, timers_of_100=timers.choice((5, 30, 100)))
-    return _with_kafka(scenario, until_ms)
+    return _with_streams(_with_kafka(scenario, until_ms), until_ms)
 
 
 def _table_keys(seed: int) -> int:
@@ -297,6 +300,30 @@ def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
         faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
     )
     return _with_consumer_protocol(scenario, protocol, until_ms) if is_consumer else scenario
+
+
+def _with_streams(scenario: Scenario, until_ms: int) -> Scenario:
+    """Some scenarios with a Kafka Streams group besides, and some faults of its own."""
+    rng = Random(f"swarm {scenario.seed}, Kafka Streams")
+    if rng.random() >= STREAMS_SHARE:
+        return scenario
+    threads = rng.randrange(1, 6)
+    own = [
+        Fault(
+            kind=rng.choice(("kill_member", "stall", "partition")),
+            at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
+            for_ms=rng.randrange(*rng.choice((_SHORT_MS, _LONG_MS))),
+            target=f"streams-{rng.randrange(threads)}",
+        )
+        for _ in range(0 if scenario.is_planned else rng.choice((0, 2, 4)))
+    ]
+    return replace(
+        scenario,
+        create_topics=True,  # as for Kafka groups
+        streams_threads=threads,
+        streams_standbys=rng.choice((0, 1, 2)),
+        faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
+    )
 
 
 def _with_consumer_protocol(scenario: Scenario, rng: Random, until_ms: int) -> Scenario:

@@ -30,7 +30,7 @@ SPARK = "4.2.0"
 
 
 def jars(profile: str, version: str) -> Path:
-    """The folder with the jars of one profile of `java/pom.xml`: clients, server (with the tools) or spark. Raises Missing."""
+    """The folder with the jars of one profile of `java/pom.xml`: clients, streams, server (with the tools) or spark. Raises Missing."""
     need("java", "javac", "mvn")
     pom = HERE / "java" / "pom.xml"
     option = "spark.version" if profile == "spark" else "kafka.version"
@@ -50,19 +50,45 @@ def jars(profile: str, version: str) -> Path:
 
 def java_classes(version: str) -> str:
     """The class path of the programs in `java/`, compiled against one version of kafka-clients. Raises Missing."""
-    library = jars("clients", version)
-    sources = [*sorted((HERE / "java").glob("*.java")), HERE.parent / "java" / "Json.java"]
+    return _classes("clients", version, sorted((HERE / "java").glob("*.java")))
+
+
+def streams_classes(version: str) -> str:
+    """The same of those in `java/streams/`, with Kafka Streams. Raises Missing."""
+    programs = sorted((HERE / "java" / "streams").glob("*.java"))
+    return _classes("streams", version, [*programs, HERE / "java" / "Lines.java"])
+
+
+def record_classes() -> str:
+    """The same of those in `java/records/`, with the server. Raises Missing."""
+    return _classes("server", SERVER, sorted((HERE / "java" / "records").glob("*.java")))
+
+
+def _classes(profile: str, version: str, programs: list[Path]) -> str:
+    library = jars(profile, version)
+    release = "17" if profile == "server" else "11"
+    sources = [*programs, HERE.parent / "java" / "Json.java"]
 
     def compile_all(folder: Path) -> None:
         call(
             [
-                *("javac", "-nowarn", "--release", "11", "-encoding", "UTF-8", "-d", str(folder)),
+                *(
+                    "javac",
+                    "-nowarn",
+                    "--release",
+                    release,
+                    "-encoding",
+                    "UTF-8",
+                    "-d",
+                    str(folder),
+                ),
                 *("-cp", f"{library}/*", *map(str, sources)),
             ],
-            f"the Java programs do not compile against kafka-clients {version}",
+            f"the Java programs do not compile against Kafka {version}",
         )
 
-    return f"{made(f'classes-{version}', sources, compile_all)}:{library}/*"
+    name = "classes" if profile == "clients" else f"classes-{profile}"
+    return f"{made(f'{name}-{version}', sources, compile_all)}:{library}/*"
 
 
 def go_program(name: str, module: Path = HERE / "go") -> Path:

@@ -47,6 +47,10 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.min.assignment.interval.ms": 0,
+    "group.streams.session.timeout.ms": SESSION_MS,
+    "group.streams.min.session.timeout.ms": SESSION_MS,
+    "group.streams.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.streams.min.heartbeat.interval.ms": HEARTBEAT_MS,
 }
 """What the Apache broker is told beyond its defaults: one of everything, and no waiting."""
 
@@ -203,6 +207,8 @@ def run_steelyard(
                 *("--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0", "--json"),
                 *("--kafka-set", f"group.consumer.session.timeout.ms={SESSION_MS}"),
                 *("--kafka-set", f"group.consumer.heartbeat.interval.ms={HEARTBEAT_MS}"),
+                *("--kafka-set", f"group.streams.session.timeout.ms={SESSION_MS}"),
+                *("--kafka-set", f"group.streams.heartbeat.interval.ms={HEARTBEAT_MS}"),
                 *options,
             ],
             stdout=subprocess.PIPE,

@@ -17,7 +17,8 @@ import msgspec
 from steelyard.decoding import prepared
 from steelyard.groups.kafka.classic.saved import SavedGroup, SavedMember
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
-from steelyard.groups.kafka.consumer.records import GroupRow, MemberRow, OwnedPartition, read_key
+from steelyard.groups.kafka.consumer.records import GroupRow, MemberRow, OwnedPartition
+from steelyard.groups.kafka.group_rows import read_key
 from steelyard.groups.kafka.offsets import PENDING, CommittedOffset
 from steelyard.groups.kafka.transactional_ids import Transaction, TransactionalIdState
 from steelyard.types import numbers_by_topic
@@ -77,6 +78,15 @@ class CoordinatorRecord(NamedTuple):
 Records = Callable[[str, bytes | None], Iterable[CoordinatorRecord]]
 """The records of a row of one table: (key, value), None if it was deleted."""
 
+
+def coordinator_record(
+    name: str, kind: RecordType, key: Key, value: Value | None = None, version: int = 0
+) -> CoordinatorRecord:
+    """Return a record; without a value, it deletes the key."""
+    data = None if value is None else write_value(kind, value, version)
+    return CoordinatorRecord(name, write_key(kind, key), data)
+
+
 _read_offset = msgspec.json.Decoder(prepared(CommittedOffset)).decode
 _read_group = msgspec.json.Decoder(prepared(SavedGroup)).decode
 _read_group_row = msgspec.json.Decoder(prepared(GroupRow)).decode
@@ -91,7 +101,7 @@ def offset_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
     topic, partition, group = key.split("/", 2)
     name = records.OffsetCommitKey(group, topic, int(partition))
     if row is None:
-        return (_record(group, OFFSET_COMMIT, name),)
+        return (coordinator_record(group, OFFSET_COMMIT, name),)
     offset = _read_offset(row)
     value = records.OffsetCommitValue(
         offset.offset,
@@ -101,14 +111,14 @@ def offset_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
         -1 if offset.expires_at is None else offset.expires_at,
     )
     version = OFFSET_VERSION if offset.expires_at is None else EXPIRING_OFFSET_VERSION
-    return (_record(group, OFFSET_COMMIT, name, value, version),)
+    return (coordinator_record(group, OFFSET_COMMIT, name, value, version),)
 
 
 def group_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
     """Return the records of a row of `kafka_groups`: a classic group."""
     name = records.GroupKey(key)
     if row is None:
-        return (_record(key, GROUP_METADATA, name),)
+        return (coordinator_record(key, GROUP_METADATA, name),)
     group = _read_group(row)
     value = records.GroupMetadataValue(
         group.protocol_type,
@@ -118,7 +128,7 @@ def group_records(key: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
         group.since,
         tuple(_member(member, group.protocol) for member in group.members),
     )
-    return (_record(key, GROUP_METADATA, name, value, GROUP_VERSION),)
+    return (coordinator_record(key, GROUP_METADATA, name, value, GROUP_VERSION),)
 
 
 def _member(member: SavedMember, protocol: str | None) -> records.MemberMetadata:
@@ -145,12 +155,12 @@ def consumer_group_records(key: str, row: bytes | None) -> Iterable[CoordinatorR
 def _group_records(group: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
     name = records.GroupKey(group)
     if row is None:
-        yield _record(group, CONSUMER_GROUP_TARGET_METADATA, name)
-        yield _record(group, CONSUMER_GROUP_METADATA, name)
+        yield coordinator_record(group, CONSUMER_GROUP_TARGET_METADATA, name)
+        yield coordinator_record(group, CONSUMER_GROUP_METADATA, name)
         return
     found = _read_group_row(row)
     epoch = records.ConsumerGroupMetadataValue(found.epoch)
-    yield _record(group, CONSUMER_GROUP_METADATA, name, epoch)
+    yield coordinator_record(group, CONSUMER_GROUP_METADATA, name, epoch)
     for member_id, targets in found.targets.items():
         target = records.ConsumerGroupTargetAssignmentMemberValue(
             tuple(
@@ -159,19 +169,19 @@ def _group_records(group: str, row: bytes | None) -> Iterable[CoordinatorRecord]
             )
         )
         member = records.MemberKey(group, member_id)
-        yield _record(group, CONSUMER_GROUP_TARGET_MEMBER, member, target)
+        yield coordinator_record(group, CONSUMER_GROUP_TARGET_MEMBER, member, target)
     assigned = records.ConsumerGroupTargetAssignmentMetadataValue(
         found.assignment_epoch, found.assigned_at
     )
-    yield _record(group, CONSUMER_GROUP_TARGET_METADATA, name, assigned)
+    yield coordinator_record(group, CONSUMER_GROUP_TARGET_METADATA, name, assigned)
 
 
 def _member_records(group: str, member_id: str, row: bytes | None) -> Iterable[CoordinatorRecord]:
     name = records.MemberKey(group, member_id)
     if row is None:
-        yield _record(group, CONSUMER_GROUP_CURRENT, name)
-        yield _record(group, CONSUMER_GROUP_TARGET_MEMBER, name)
-        yield _record(group, CONSUMER_GROUP_MEMBER_METADATA, name)
+        yield coordinator_record(group, CONSUMER_GROUP_CURRENT, name)
+        yield coordinator_record(group, CONSUMER_GROUP_TARGET_MEMBER, name)
+        yield coordinator_record(group, CONSUMER_GROUP_MEMBER_METADATA, name)
         return
     member = _read_member_row(row)
     subscribed = records.ConsumerGroupMemberMetadataValue(
@@ -184,7 +194,7 @@ def _member_records(group: str, member_id: str, row: bytes | None) -> Iterable[C
         member.rebalance_timeout_ms,
         member.assignor,
     )
-    yield _record(group, CONSUMER_GROUP_MEMBER_METADATA, name, subscribed)
+    yield coordinator_record(group, CONSUMER_GROUP_MEMBER_METADATA, name, subscribed)
     current = records.ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
@@ -192,7 +202,7 @@ def _member_records(group: str, member_id: str, row: bytes | None) -> Iterable[C
         _current(member.assigned, member.topic_ids),
         _current(member.revoking, member.topic_ids),
     )
-    yield _record(group, CONSUMER_GROUP_CURRENT, name, current)
+    yield coordinator_record(group, CONSUMER_GROUP_CURRENT, name, current)
 
 
 def _current(
@@ -219,7 +229,7 @@ def transaction_records(key: str, row: bytes | None, level: int) -> Iterable[Coo
     """Return the records of a row of `kafka_transactions`. `level`: of transaction.version."""
     name = records.TransactionKey(key)
     if row is None:
-        return (_record(key, TRANSACTION, name),)
+        return (coordinator_record(key, TRANSACTION, name),)
     found = _read_transaction(row)
     partitions = None
     if found.state is not TransactionalIdState.EMPTY:
@@ -239,11 +249,4 @@ def transaction_records(key: str, row: bytes | None, level: int) -> Iterable[Coo
         transaction_start_timestamp_ms=found.started_at,
         client_transaction_version=found.client_version,
     )
-    return (_record(key, TRANSACTION, name, value, int(level >= FLEXIBLE_SINCE)),)
-
-
-def _record(
-    name: str, kind: RecordType, key: Key, value: Value | None = None, version: int = 0
-) -> CoordinatorRecord:
-    data = None if value is None else write_value(kind, value, version)
-    return CoordinatorRecord(name, write_key(kind, key), data)
+    return (coordinator_record(key, TRANSACTION, name, value, int(level >= FLEXIBLE_SINCE)),)

@@ -42,12 +42,16 @@ Also: the leader returned after a topic has grown.
 """
 SIZE = "size"
 """A restored group is larger than allowed."""
+TOPICS = "topics"
+"""Topics that the group reads were created, deleted or extended."""
 STORAGE = "storage"
 """The assignment could not be stored."""
 
 
 BEGUN_MAX = 10
 """Rebalances of a classic group whose causes are kept."""
+BUMPS_MAX = 100
+"""The same of other groups, in which every change of a member is one."""
 
 
 class Begun(msgspec.Struct, frozen=True):

@@ -25,7 +25,10 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_
 
 
 class KafkaGroup(msgspec.Struct, frozen=True):
-    """A group in a list. `kind`: classic or consumer; `coordinator`: the name of its broker."""
+    """A group in a list.
+
+    `kind`: classic, consumer or streams; `coordinator`: the name of its broker.
+    """
 
     group: str
     kind: str
@@ -175,7 +178,7 @@ def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
             _member(member, _assigned(member.assignment, group.protocol_type))
             for member_id, member in sorted(group.members.items())
         ),
-        _rebalances(group.begun),
+        rebalances_of(group.begun),
         group.began_at
         if group.state in (ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING)
         else None,
@@ -190,7 +193,8 @@ def _member(
     return KafkaGroupMember(*identity, tuple(partitions))
 
 
-def _rebalances(begun: Iterable[Begun]) -> tuple[KafkaRebalance, ...]:
+def rebalances_of(begun: Iterable[Begun]) -> tuple[KafkaRebalance, ...]:
+    """Return rebalances with their causes, as they are reported."""
     return tuple(
         KafkaRebalance(one.at, one.generation, one.cause.trigger, one.cause.text) for one in begun
     )
@@ -241,7 +245,7 @@ def report_consumer(group: ConsumerGroup, coordinator: str) -> KafkaGroupReport:
         group.assignor,
         "",
         tuple(_member(one, sorted((*one.assigned, *one.revoking))) for one in group.each()),
-        _rebalances(group.bumps),
+        rebalances_of(group.bumps),
         group.began_at,
         tuple(_awaited_consumer(group)),
     )

@@ -20,8 +20,7 @@ from tests.groups.kafka.consumer.conftest import (
 )
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka import groups
-from steelyard.groups.kafka.consumer import records
+from steelyard.groups.kafka import group_rows, groups
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
@@ -503,6 +502,8 @@ def test_an_unknown_member(epoch: int) -> None:
 class Foreign:
     """A group that is not of this protocol: all that the conversion looks at."""
 
+    kind = "classic"
+
     def __init__(self, *, is_empty: bool) -> None:
         self.group_id = GROUP
         self.is_empty = is_empty
@@ -676,7 +677,7 @@ def test_members_go_on_where_the_groups_own_row_is_lost() -> None:
     rig.beat("m1", 1, of("t", 0, 1, 2, 3))
     assert rig.beat("m1", 1, of("t", 0, 1)).member_epoch == 2
     rig.beat("m2", 2)
-    rig.store.table("kafka_consumer_groups").delete(records.key_of(GROUP))
+    rig.store.table("kafka_consumer_groups").delete(group_rows.key_of(GROUP))
     rig.restart()
     rig.consumers.check()
     assert (rig.group.assignment_epoch, rig.group.epoch) == (2, 3)
@@ -773,7 +774,7 @@ def test_a_full_disk_is_told_and_the_change_is_stored_later() -> None:
 
 
 def test_a_group_too_large_for_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "VALUE_BYTES_MAX", 300)
+    monkeypatch.setattr(group_rows, "VALUE_BYTES_MAX", 300)
     rig = Rig()
     with pytest.raises(StorageError):
         rig.join("m" * 300)

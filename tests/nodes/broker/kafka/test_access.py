@@ -40,6 +40,7 @@ from steelyard.wire.kafka.messages import (
     offsets,
     placement,
     quotas,
+    streams_groups,
     topics,
     transactions,
 )
@@ -394,6 +395,26 @@ CASES = [
     ),
     Case(
         consumer_groups.ConsumerGroupDescribeRequest(["g"]),
+        [right(Op.DESCRIBE, GROUP)],
+        GROUP_DENIED,
+    ),
+    Case(
+        streams_groups.StreamsGroupHeartbeatRequest(
+            "g",
+            "m",
+            0,
+            rebalance_timeout_ms=1000,
+            topology=streams_groups.Topology(0, [streams_groups.Subtopology("0", ["orders"])]),
+            active_tasks=(),
+            standby_tasks=(),
+            warmup_tasks=(),
+            process_id="p",
+        ),
+        [right(Op.READ, GROUP), right(Op.DESCRIBE, TOPIC)],
+        GROUP_DENIED,
+    ),
+    Case(
+        streams_groups.StreamsGroupDescribeRequest(["g"]),
         [right(Op.DESCRIBE, GROUP)],
         GROUP_DENIED,
     ),

@@ -56,11 +56,19 @@ def test_features_are_announced(rig: KafkaRig) -> None:
         each.name: (each.min_version_level, each.max_version_level)
         for each in answer.finalized_features
     }
-    assert found == {"group.version": (1, 1), "transaction.version": (2, 2)}
+    assert found == {
+        "group.version": (1, 1),
+        "streams.version": (1, 1),
+        "transaction.version": (2, 2),
+    }
     assert answer.finalized_features_epoch == 0
-    assert supported(answer) == {"group.version": (1, 1), "transaction.version": (0, 2)}
+    assert supported(answer) == {
+        "group.version": (1, 1),
+        "streams.version": (1, 1),
+        "transaction.version": (0, 2),
+    }
     older = rig.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
-    assert supported(older) == {"group.version": (1, 1)}
+    assert supported(older) == {"group.version": (1, 1), "streams.version": (1, 1)}
     assert not {each.api_key for each in answer.api_keys} & set(UNANNOUNCED)
 
 

@@ -32,7 +32,15 @@ from steelyard.groups.kafka.consumer.records import (
 )
 from steelyard.groups.kafka.consumer.subscriptions import Subscriptions, topic_changes
 from steelyard.groups.kafka.consumer.target import most_wanted, target_assignment
-from steelyard.groups.kafka.effects import JOINED, Began, Begun, Cause, Effects, Ended
+from steelyard.groups.kafka.effects import (
+    BUMPS_MAX,
+    JOINED,
+    Began,
+    Begun,
+    Cause,
+    Effects,
+    Ended,
+)
 from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import Timers
@@ -62,9 +70,6 @@ DAMPED = "damped"
 """Purpose of a member's timer: it flaps, and may have a share from then on."""
 
 TIMERS = (SESSION, REBALANCE, JOIN, SYNC, DAMPED)
-
-BUMPS_MAX = 100
-"""Most rebalances whose causes are kept."""
 
 COMMIT_VERSION_MIN = 9
 """The first version of OffsetCommit for members of these groups."""

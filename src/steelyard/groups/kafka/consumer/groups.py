@@ -41,13 +41,13 @@ from steelyard.groups.kafka.consumer.member_changes import (
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
-from steelyard.groups.kafka.consumer.times import EqualTimes, GroupTimes
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.times import EqualTimes, GroupTimes
 from steelyard.groups.kafka.waiting import Waiter
 from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
@@ -58,9 +58,6 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     DescribedGroup,
 )
-
-TOPICS = "topics"
-"""A `Cause.trigger`: subscribed topics were created, deleted or extended."""
 
 RESTLESS_MS = 1_500
 """The interval of members that have nothing to do while others join.
@@ -302,7 +299,8 @@ class ConsumerGroups:
     def _get_or_new(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
         """Return the group, or a new one that `_settle_in` adds once everything is checked.
 
-        A new one may replace a group of the classic protocol, and has its members.
+        A new one may replace a group of the classic protocol, and has its members. Groups of other
+        kinds are refused, also empty ones, as in Kafka.
         """
         group = self._groups.get(group_id)
         if group is None and self._groups.is_full:
@@ -311,6 +309,8 @@ class ConsumerGroups:
             )
         if isinstance(group, ConsumerGroup):
             return group
+        if group is not None and group.kind != ClassicGroup.kind:
+            return self._get(group_id)
         new = self._new(group_id)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             return self._migration.upgrade(group, new) or new
@@ -417,7 +417,7 @@ class ConsumerGroups:
     def _look_at_topics(self, group: ConsumerGroup, now: int, effects: Effects) -> None:
         topics_changed = group.look_at_topics()
         if topics_changed is not None:
-            group.bump(Cause(TOPICS, topics_changed), now, effects)
+            group.bump(Cause(causes.TOPICS, topics_changed), now, effects)
             self._groups.touched(group.group_id)
             self._changes.stirred.add(group.group_id)
             group.save()  # whatever becomes of the heartbeat

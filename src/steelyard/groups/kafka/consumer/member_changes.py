@@ -26,12 +26,12 @@ from steelyard.groups.kafka.consumer.member import (
 )
 from steelyard.groups.kafka.consumer.migration import Migration
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
-from steelyard.groups.kafka.consumer.times import GroupTimes
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
 from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.times import GroupTimes
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 

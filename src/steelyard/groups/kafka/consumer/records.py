@@ -1,8 +1,7 @@
 """The stored state of consumer groups: after a restart, members continue with their epochs.
 
-Rows of one table: one per group, with its target assignment, and one per member. Keys are JSON
-arrays, [group id] and [group id, member id]. A group's row is written before those of its members.
-A kill between them leaves members behind their group, which then catch up as they do anyway. Each
+Rows of one table (`group_rows`): one per group, with its target assignment, and one per member. A
+kill between them leaves members behind their group, which then catch up as they do anyway. Each
 row has the ids of its topics: the group may know that a topic was deleted and created again, while
 a member's row still means the former one. Kafka stores the same in __consumer_offsets
 (GroupCoordinatorRecordHelpers.java).
@@ -16,7 +15,6 @@ from typing import NamedTuple
 import msgspec
 
 from steelyard.decoding import prepared
-from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.member import (
     RECONCILIATION,
     ClassicMemberMetadata,
@@ -26,7 +24,7 @@ from steelyard.groups.kafka.consumer.member import (
     Move,
 )
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
-from steelyard.store.table_records import VALUE_BYTES_MAX
+from steelyard.groups.kafka.group_rows import GroupRows
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
@@ -82,8 +80,6 @@ class Stored(msgspec.Struct):
     members: dict[str, ConsumerGroupMember]
 
 
-_key = msgspec.json.Encoder()
-_read_key = msgspec.json.Decoder(prepared(tuple[str, ...]))
 _read_group = msgspec.json.Decoder(prepared(GroupRow))
 _read_member = msgspec.json.Decoder(prepared(MemberRow))
 
@@ -92,7 +88,7 @@ class Records:
     """The rows of all groups."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        self._rows = GroupRows(table)
 
     def write(
         self,
@@ -106,31 +102,27 @@ class Records:
         `topic_ids`: of the topics in assignments. Raises StorageError, also for a row that is too
         large; then nothing is written.
         """
-        pairs: list[tuple[str, bytes | None]] = []
-        if row is not None:
-            pairs.append((key_of(group_id), msgspec.json.encode(row)))
-        pairs += [
-            (key_of(group_id, member_id), None if member is None else _row_of(member, topic_ids))
-            for member_id, member in members.items()
-        ]
-        if any(value is not None and len(value) > VALUE_BYTES_MAX for _, value in pairs):
-            raise StorageError(f"group {group_id} is too large to be stored")
-        self._table.put_many(pairs)
+        self._rows.write(
+            group_id,
+            None if row is None else msgspec.json.encode(row),
+            {
+                member_id: None if member is None else _row_of(member, topic_ids)
+                for member_id, member in members.items()
+            },
+        )
 
     def erase(self, group_id: str, members: Iterable[str]) -> None:
         """Delete all rows of a group. Raises StorageError."""
-        pairs: list[tuple[str, bytes | None]] = [(key_of(group_id, one), None) for one in members]
-        self._table.put_many([*pairs, (key_of(group_id), None)])
+        self._rows.erase(group_id, members)
 
     def restored(self) -> dict[str, Stored]:
         """Return all groups by id, with their members sorted. Unreadable rows are ignored."""
         rows: dict[str, GroupRow] = {}
         found: dict[str, dict[str, MemberRow]] = {}
-        for key, value in self._table.items():
+        for group_id, member_id, value in self._rows.each():
             try:
-                group_id, *names = _read_key.decode(key)
-                if names:
-                    found.setdefault(group_id, {})[names[0]] = _read_member.decode(value)
+                if member_id is not None:
+                    found.setdefault(group_id, {})[member_id] = _read_member.decode(value)
                 else:
                     rows[group_id] = _read_group.decode(value)
             except (msgspec.MsgspecError, ValueError):
@@ -153,15 +145,6 @@ def _stored(row: GroupRow, rows: Mapping[str, MemberRow]) -> Stored:
     topic_ids = dict(row.topic_ids)
     members = {one: _member_of(one, rows[one], topic_ids) for one in sorted(rows)}
     return Stored(msgspec.structs.replace(row, topic_ids=topic_ids), members)
-
-
-def key_of(group_id: str, *member_id: str) -> str:
-    return _key.encode((group_id, *member_id)).decode()
-
-
-def read_key(key: str) -> tuple[str, ...]:
-    """Return the group id in a row's key, and the member id if it is a member's."""
-    return _read_key.decode(key)
 
 
 def _row_of(member: ConsumerGroupMember, topic_ids: Mapping[str, bytes]) -> bytes:

@@ -32,10 +32,10 @@ import msgspec
 from steelyard.config import KafkaConfig
 from steelyard.groups.kafka.consumer.group import SESSION, ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, ConsumerGroupMemberState
-from steelyard.groups.kafka.consumer.times import GroupTimes
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.timers import Timers
+from steelyard.groups.kafka.times import GroupTimes
 from steelyard.groups.kafka.waiting import (
     COUNTING_FROM_ANSWERS,
     Waiter,

@@ -30,6 +30,7 @@ from steelyard.groups.kafka.coordinator_log import (
     offset_records,
     transaction_records,
 )
+from steelyard.groups.kafka.streams.coordinator_records import streams_group_records
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -96,6 +97,7 @@ class CoordinatorLogs:
         self._faults = faults
         tables: tuple[tuple[str, str, Records, int], ...] = (
             (OFFSETS_TOPIC, "kafka_consumer_groups", consumer_group_records, 0),
+            (OFFSETS_TOPIC, "kafka_streams_groups", streams_group_records, 0),
             (OFFSETS_TOPIC, "kafka_groups", group_records, 0),
             (OFFSETS_TOPIC, "kafka_offsets", offset_records, WRITE_DELAY_MS),
             (TRANSACTIONS_TOPIC, "kafka_transactions", transactions, WRITE_DELAY_MS),

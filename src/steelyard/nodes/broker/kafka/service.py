@@ -14,6 +14,7 @@ from typing import Protocol
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups
+from steelyard.groups.kafka.streams.groups import StreamsGroups
 from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
@@ -41,10 +42,12 @@ from steelyard.nodes.broker.kafka.groups.announcing import Announcing
 from steelyard.nodes.broker.kafka.groups.consumer_groups import ConsumerGroupCalls
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
 from steelyard.nodes.broker.kafka.groups.handover import CoordinatorHandover
+from steelyard.nodes.broker.kafka.groups.internal_topics import InternalTopics
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
+from steelyard.nodes.broker.kafka.groups.streams_groups import StreamsGroupCalls
 from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
 from steelyard.nodes.broker.kafka.logins.links import ANONYMOUS, LinkLogins
 from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
@@ -156,9 +159,18 @@ class KafkaService:
             self.coordinator,
             delayed_answers=parts.config.delayed_answers,
             clock=parts.pulse.clock,
-            times=group_settings,
+            times=group_settings.consumer,
         )
         self.consumer_groups.load(now)
+        self.streams_groups = StreamsGroups(
+            config,
+            cluster,
+            groups,
+            store.table("kafka_streams_groups"),
+            clock=parts.pulse.clock,
+            settings=group_settings.streams,
+        )
+        self.streams_groups.load(now)
         self.group_requests = GroupRequests(
             self.coordinator,
             self.consumer_groups,
@@ -195,6 +207,22 @@ class KafkaService:
                 self.logins,
                 creates_topics=config.auto_create_topics_enable,
             )
+
+        internal_topics = InternalTopics(
+            cluster,
+            self.topology.creating,
+            self.topology.forwarding,
+            None if guard is None else guard.may_create,
+        )
+        self.streams_group_calls = StreamsGroupCalls(
+            self.streams_groups,
+            internal_topics,
+            group_settings.streams,
+            cluster,
+            durability,
+            self.group_requests.settle,
+            self.faults,
+        )
 
         quotas = parts.quotas
         self.throttles = Throttles(quotas, self.logins.principal_of)
@@ -274,6 +302,7 @@ class KafkaService:
             self.group_requests,
             self.group_offsets,
             self.consumer_group_calls,
+            self.streams_group_calls,
             self.fetches,
             requests,
             self.markings,
@@ -316,6 +345,7 @@ class KafkaService:
             self.announcing,
             self.group_requests,
             self.consumer_group_calls,
+            self.streams_group_calls,
             self.producers,
             self.fetches,
             self.markings,
@@ -497,6 +527,7 @@ class KafkaService:
         self.channel.check()
         self.coordinator.check()
         self.consumer_groups.check()
+        self.streams_group_calls.check()
         self.fetches.check()
         self.producers.check()
         self.markings.check()

@@ -68,8 +68,9 @@ class Topology:
             LogDirs(parts.store, cluster),
         )
         dynamic = DynamicAltering(config, cluster, parts.configs, group_settings, spreading)
+        self.creating = Creating(cluster, changes, durability)
         granted = (
-            Creating(cluster, changes, durability),
+            self.creating,
             Deleting(cluster, changes, durability),
             Altering(cluster, changes, durability, dynamic),
             FeatureUpdates(cluster, features, parts.configs, spreading, durability),

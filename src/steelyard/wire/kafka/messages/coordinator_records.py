@@ -3,7 +3,7 @@
 A key is an int16 type followed by its fields, a value an int16 version followed by its fields; a
 record without a value deletes its key. Only tagged fields are added to values now (KIP-915), which
 readers skip. Left out: members of a KIP-848 group that use the classic protocol (a tagged field),
-and the records of share and streams groups, whose types are unknown here.
+and the records of share groups, whose types are unknown here.
 Source: group-coordinator/src/main/resources/common/message,
 transaction-coordinator/src/main/resources/common/message, CoordinatorRecordSerde.java.
 """
@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 
 from steelyard.errors import ProtocolError
 from steelyard.types import joined
+from steelyard.wire.kafka.messages.streams_groups import Endpoint, KeyValue, Subtopology, TaskIds
 from steelyard.wire.kafka.schema import (
     NO_ID,
     ApiMessage,
@@ -55,7 +56,7 @@ class GroupKey(ApiMessage, frozen=True, gc=False):
 
 
 class MemberKey(ApiMessage, frozen=True, gc=False):
-    """The key of records about a member of a KIP-848 group."""
+    """The key of records about a member of a KIP-848 or a streams group."""
 
     group: String = ""
     member_id: String = ""
@@ -190,6 +191,73 @@ class ConsumerGroupRegularExpressionValue(ApiMessage, frozen=True, gc=False):
     timestamp: Int64 = 0
 
 
+# -- values: streams groups (KIP-1071) -------------------------------------------------------------
+
+
+class StreamsGroupMetadataValue(ApiMessage, frozen=True, gc=False):
+    """`validated_topology_epoch`: that of the topology whose topics are all there, -1 for none.
+
+    `last_assignment_configs`: the settings for which there has been a rebalance.
+    """
+
+    epoch: Int32 = 0
+    metadata_hash: Int64 = 0
+    validated_topology_epoch: Annotated[Int32, Tag(0)] = -1
+    last_assignment_configs: Annotated[Sequence[KeyValue] | None, Tag(1)] = None
+
+
+class StreamsGroupMemberMetadataValue(ApiMessage, frozen=True, gc=False):
+    instance_id: NullableString = None
+    rack_id: NullableString = None
+    client_id: String = ""
+    client_host: String = ""
+    rebalance_timeout_ms: Int32 = -1
+    topology_epoch: Int32 = 0
+    process_id: String = ""
+    user_endpoint: Endpoint | None = None
+    client_tags: Sequence[KeyValue] = ()
+
+
+class StreamsGroupTargetAssignmentMetadataValue(ApiMessage, frozen=True, gc=False):
+    """`assignment_timestamp`: when it was computed, in ms since the epoch."""
+
+    assignment_epoch: Int32 = 0
+    assignment_timestamp: Annotated[Int64, Tag(0)] = 0
+
+
+class StreamsGroupTargetAssignmentMemberValue(ApiMessage, frozen=True, gc=False):
+    active_tasks: Sequence[TaskIds] = ()
+    standby_tasks: Sequence[TaskIds] = ()
+    warmup_tasks: Sequence[TaskIds] = ()
+
+
+class CurrentTaskIds(Part, frozen=True, gc=False):
+    """`assignment_epochs`: of active tasks, the epochs in which the member got them."""
+
+    subtopology_id: String = ""
+    partitions: Sequence[Int32] = ()
+    assignment_epochs: Annotated[Sequence[Int32] | None, Tag(0)] = None
+
+
+class StreamsGroupCurrentMemberAssignmentValue(ApiMessage, frozen=True, gc=False):
+    """What a member has. `state`: 1 stable, 2 has to revoke, 3 waits for others to revoke."""
+
+    member_epoch: Int32 = 0
+    previous_member_epoch: Int32 = 0
+    state: Int8 = 0
+    active_tasks: Sequence[CurrentTaskIds] = ()
+    standby_tasks: Sequence[CurrentTaskIds] = ()
+    warmup_tasks: Sequence[CurrentTaskIds] = ()
+    active_tasks_pending_revocation: Sequence[CurrentTaskIds] = ()
+    standby_tasks_pending_revocation: Sequence[CurrentTaskIds] = ()
+    warmup_tasks_pending_revocation: Sequence[CurrentTaskIds] = ()
+
+
+class StreamsGroupTopologyValue(ApiMessage, frozen=True, gc=False):
+    epoch: Int32 = 0
+    subtopologies: Sequence[Subtopology] = ()
+
+
 # -- values: transactions --------------------------------------------------------------------------
 
 
@@ -224,6 +292,12 @@ Value = (
     | ConsumerGroupTargetAssignmentMemberValue
     | ConsumerGroupCurrentMemberAssignmentValue
     | ConsumerGroupRegularExpressionValue
+    | StreamsGroupMetadataValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupTargetAssignmentMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupTopologyValue
     | TransactionLogValue
 )
 
@@ -252,6 +326,12 @@ CONSUMER_GROUP_CURRENT = RecordType(8, MemberKey, ConsumerGroupCurrentMemberAssi
 CONSUMER_GROUP_REGULAR_EXPRESSION = RecordType(
     16, RegularExpressionKey, ConsumerGroupRegularExpressionValue
 )
+STREAMS_GROUP_METADATA = RecordType(17, GroupKey, StreamsGroupMetadataValue)
+STREAMS_GROUP_MEMBER_METADATA = RecordType(19, MemberKey, StreamsGroupMemberMetadataValue)
+STREAMS_GROUP_TARGET_METADATA = RecordType(20, GroupKey, StreamsGroupTargetAssignmentMetadataValue)
+STREAMS_GROUP_TARGET_MEMBER = RecordType(21, MemberKey, StreamsGroupTargetAssignmentMemberValue)
+STREAMS_GROUP_CURRENT = RecordType(22, MemberKey, StreamsGroupCurrentMemberAssignmentValue)
+STREAMS_GROUP_TOPOLOGY = RecordType(23, GroupKey, StreamsGroupTopologyValue)
 TRANSACTION = RecordType(0, TransactionKey, TransactionLogValue, 1, 1)
 
 GROUP_TYPES = {
@@ -271,7 +351,10 @@ GROUP_TYPES = {
         )
     },
 }
-"""The types of records in `__consumer_offsets`, by number."""
+"""The types of records in `__consumer_offsets` that are read, by number.
+
+Those of streams groups are only written.
+"""
 
 TRANSACTION_TYPES = {TRANSACTION.number: TRANSACTION}
 """The types of records in `__transaction_state`, by number."""

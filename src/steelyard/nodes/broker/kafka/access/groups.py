@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from steelyard.acl.bindings import AclOperation
+from steelyard.groups.kafka.streams.topology import topics_of
 from steelyard.nodes.broker.kafka.access.guard import AccessVerdict, Check, Need
 from steelyard.nodes.broker.kafka.access.verdicts import (
     GROUP,
@@ -29,7 +30,7 @@ from steelyard.nodes.broker.kafka.access.verdicts import (
     serve_some,
 )
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import cluster, consumer_groups, offsets
+from steelyard.wire.kafka.messages import cluster, consumer_groups, offsets, streams_groups
 from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 _CODES = {TOPIC: TOPIC_DENIED, GROUP: GROUP_DENIED, TRANSACTIONAL_ID: TRANSACTION_DENIED}
@@ -212,7 +213,20 @@ def _described(check: Check, group: Any) -> Any:
         if not all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in sorted(named)):
             text = "The group has described topic(s) that the client is not authorized to describe."
             return replace(group, error_code=TOPIC_DENIED, error_message=text, members=())
+    if isinstance(group, streams_groups.DescribedGroup):
+        return _described_streams(check, group)
     return group
+
+
+def _described_streams(
+    check: Check, group: streams_groups.DescribedGroup
+) -> streams_groups.DescribedGroup:
+    subtopologies = () if group.topology is None else group.topology.subtopologies or ()
+    named = {topic for each in subtopologies for topic in topics_of(each)}
+    if all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in sorted(named)):
+        return group
+    text = "The described group uses topics that the client is not authorized to describe."
+    return streams_groups.DescribedGroup(TOPIC_DENIED, text, group.group_id)
 
 
 def list_groups(check: Check) -> AccessVerdict:
@@ -233,5 +247,17 @@ def consumer_heartbeat(check: Check) -> AccessVerdict:
         return failed(check, GROUP_DENIED)
     names = message.subscribed_topic_names or ()
     if not all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in names):
+        return failed(check, TOPIC_DENIED)
+    return AccessVerdict(message)
+
+
+def streams_heartbeat(check: Check) -> AccessVerdict:
+    message = check.message
+    assert isinstance(message, streams_groups.StreamsGroupHeartbeatRequest)
+    if not check.needs(AclOperation.READ, GROUP, message.group_id):
+        return failed(check, GROUP_DENIED)
+    subtopologies = () if message.topology is None else message.topology.subtopologies
+    named = {topic for each in subtopologies for topic in topics_of(each)}
+    if not all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in sorted(named)):
         return failed(check, TOPIC_DENIED)
     return AccessVerdict(message)

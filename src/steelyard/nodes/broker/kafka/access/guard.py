@@ -140,6 +140,14 @@ class Guard:
         principal, host = self._logins.principal_of(call.peer), host_of(call.peer)
         return self._acls.rules.allows(principal, host, operation, ResourceType.TOPIC, topic)
 
+    def may_create(self, call: OpenRequest, topic: str) -> bool:
+        """Return whether the sender of a request may create a topic."""
+        principal, host = self._logins.principal_of(call.peer), host_of(call.peer)
+        everywhere = (ResourceType.CLUSTER, CLUSTER_NAME)
+        return self._acls.rules.allows(
+            principal, host, AclOperation.CREATE, *everywhere
+        ) or self.may(call, AclOperation.CREATE, topic)
+
     def may_read(self, call: OpenRequest, topic: str) -> bool:
         return self.may(call, AclOperation.READ, topic)
 

@@ -28,6 +28,7 @@ from steelyard.nodes.broker.kafka.access.groups import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    streams_heartbeat,
 )
 from steelyard.nodes.broker.kafka.access.guard import Need
 from steelyard.nodes.broker.kafka.access.records import (
@@ -80,6 +81,7 @@ from steelyard.wire.kafka.messages import (
     offsets,
     placement,
     quotas,
+    streams_groups,
     telemetry,
     tokens,
     topics,
@@ -185,7 +187,14 @@ NEEDS: Mapping[int, Need | None] = {
         "group_ids",
         lambda name: consumer_groups.DescribedGroup(GROUP_DENIED, TEXT, name),
     ),
+    streams_groups.STREAMS_GROUP_HEARTBEAT.key: streams_heartbeat,
+    streams_groups.STREAMS_GROUP_DESCRIBE.key: describe_groups(
+        "group_ids",
+        lambda name: streams_groups.DescribedGroup(GROUP_DENIED, TEXT, name),
+    ),
 }
 """By API key; None: whoever has been let in may send it, or the handler asks (Fetch).
+
+The handler of StreamsGroupHeartbeat also asks who may create the internal topics of a group.
 
 There are no tokens and no telemetry, so that asking for them needs nothing."""

@@ -13,6 +13,16 @@ CHARACTERS_MAX = 249
 
 def name_fault(cluster: Cluster, name: str) -> str | None:
     """Return why a new topic cannot have this name; None if it can."""
+    fault = form_fault(name)
+    if fault is not None:
+        return fault
+    if cluster.is_reserved(name):
+        return f"Topic '{name}' is one of the system's own."
+    return _collision(cluster, name)
+
+
+def form_fault(name: str) -> str | None:
+    """Return why no topic can have this name; None if one can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -27,9 +37,7 @@ def name_fault(cluster: Cluster, name: str) -> str | None:
             f"Topic name is invalid: '{name}' contains one or more characters other than"
             " ASCII alphanumerics, '.', '_' and '-'"
         )
-    if cluster.is_reserved(name):
-        return f"Topic '{name}' is one of the system's own."
-    return _collision(cluster, name)
+    return None
 
 
 def _collision(cluster: Cluster, name: str) -> str | None:

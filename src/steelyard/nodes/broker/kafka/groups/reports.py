@@ -27,6 +27,8 @@ from steelyard.groups.kafka.report import (
     report_classic,
     report_consumer,
 )
+from steelyard.groups.kafka.streams.group import StreamsGroup
+from steelyard.groups.kafka.streams.report import report_streams
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.seam import Effect
@@ -85,6 +87,8 @@ class Reports:
         elif isinstance(group, ConsumerGroup):
             report = report_consumer(group, self._cluster.me.name)
             until = group.damped_names
+        elif isinstance(group, StreamsGroup):
+            report, until = report_streams(group, self._cluster.me.name), {}
         else:
             return None
         flapping = tuple(

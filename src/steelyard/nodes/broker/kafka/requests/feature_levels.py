@@ -5,8 +5,9 @@ latest. They go from broker to broker with the settings that are changed at run 
 (`config_spreading`).
 
 transaction.version: 1 writes flexible records of transactions, 2 is KIP-890 for the clients that
-know it. group.version 1 is the consumer groups of KIP-848, and cannot be turned off.
-Source: server-common/server/common/GroupVersion.java, TransactionVersion.java.
+know it. group.version 1 is the consumer groups of KIP-848, streams.version 1 the streams groups of
+KIP-1071; these cannot be turned off.
+Source: server-common/server/common/GroupVersion.java, StreamsVersion.java, TransactionVersion.java.
 """
 
 from __future__ import annotations
@@ -16,9 +17,14 @@ from collections.abc import Mapping
 from steelyard.nodes.broker.dynamic_configs import FEATURES, DynamicConfig, DynamicConfigs
 
 GROUP_VERSION = "group.version"
+STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 
-SUPPORTED: Mapping[str, tuple[int, int]] = {GROUP_VERSION: (1, 1), TRANSACTION_VERSION: (0, 2)}
+SUPPORTED: Mapping[str, tuple[int, int]] = {
+    GROUP_VERSION: (1, 1),
+    STREAMS_VERSION: (1, 1),
+    TRANSACTION_VERSION: (0, 2),
+}
 """The lowest and the highest level of each feature."""
 
 _RESOURCE = ""

@@ -51,6 +51,8 @@ Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)
 Outcomes = dict[str, KafkaTopic | RequestRefused]
 """By name: the topic as it is to be, or why it is refused."""
 
+Created = Sequence[CreatableTopicResult]
+
 
 class Creating:
     """Handlers of CreateTopics and CreatePartitions."""
@@ -68,7 +70,22 @@ class Creating:
     ) -> ApiMessage | None:
         message = call.read(CreateTopicsRequest)
 
-        def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
+        def answer(results: Created, now: int, effects: list[Effect]) -> None:
+            self._durability.answer(call, CreateTopicsResponse(topics=results), effects)
+
+        self.create(message, answer, now, effects)
+        return None
+
+    def create(
+        self,
+        message: CreateTopicsRequest,
+        then: Callable[[Created, int, list[Effect]], None],
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Create topics; `then` gets the result of each. Only for the controller."""
+
+        def answer(outcomes: Outcomes, now: int, effects: list[Effect]) -> None:
             is_made = not message.validate_only
             results = [
                 _topic_refused(name, outcome)
@@ -76,11 +93,10 @@ class Creating:
                 else self._created(outcome, is_made=is_made)
                 for name, outcome in outcomes.items()
             ]
-            self._durability.answer(call, CreateTopicsResponse(topics=results), effects)
+            then(results, now, effects)
 
         outcomes = _outcomes(message.topics, self._planned)
         self._put(outcomes, answer, now, effects, is_trial=message.validate_only)
-        return None
 
     def _planned(self, asked: CreatableTopic) -> KafkaTopic:
         """Return the topic to create. Raises RequestRefused."""
@@ -182,7 +198,7 @@ class Creating:
     ) -> ApiMessage | None:
         message = call.read(CreatePartitionsRequest)
 
-        def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
+        def answer(outcomes: Outcomes, now: int, effects: list[Effect]) -> None:
             results = [
                 CreatePartitionsTopicResult(name, outcome.code, outcome.text)
                 if isinstance(outcome, RequestRefused)
@@ -238,7 +254,7 @@ class Creating:
     def _put(
         self,
         outcomes: Outcomes,
-        answer: Callable[[Outcomes, list[Effect]], None],
+        answer: Callable[[Outcomes, int, list[Effect]], None],
         now: int,
         effects: list[Effect],
         *,
@@ -249,7 +265,7 @@ class Creating:
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
             outcomes.update((name, RequestRefused(*fault)) for name, fault in faults.items())
-            answer(outcomes, effects)
+            answer(outcomes, now, effects)
 
         if is_trial or not planned:
             then({}, now, effects)

@@ -1,0 +1,1 @@
+"""The coordinator of Kafka Streams groups (KIP-1071)."""
