@@ -68,5 +68,6 @@ def replace_each(group: Group, old: str, client: Client, new: str, partitions: s
 def type_of(group: Group) -> ConsumerGroupType:
     """Return which protocol the coordinator says that the group has."""
     found = group.admin.list_consumer_groups(request_timeout=10).result()
-    (one,) = [each for each in found.valid if each.group_id == group.name]
-    return one.type
+    (kind,) = [each.type for each in found.valid if each.group_id == group.name]
+    assert isinstance(kind, ConsumerGroupType)
+    return kind
