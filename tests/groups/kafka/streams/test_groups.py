@@ -20,7 +20,7 @@ from tests.groups.kafka.streams.conftest import (
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.streams import requests
-from steelyard.groups.kafka.streams.configuration import StreamsStatus
+from steelyard.groups.kafka.streams.configuration import TASKS_MAX, StreamsStatus
 from steelyard.groups.kafka.streams.group import StreamsGroupState
 from steelyard.groups.kafka.streams.groups import SHORT_MS
 from steelyard.groups.kafka.times import EqualStreamsSettings
@@ -395,6 +395,14 @@ JOIN = StreamsGroupHeartbeatRequest(
             "MemberEpoch is -3, but must be greater than or equal to -2.",
         ),
         ({"standby_tasks": None}, "If one task-type is non-null, all must be non-null."),
+        (
+            {
+                "member_epoch": 1,
+                "topology": None,
+                "active_tasks": [TaskIds("0", [*range(TASKS_MAX)]), TaskIds("1", [0])],
+            },
+            f"A member has at most {TASKS_MAX} tasks.",
+        ),
     ],
 )
 def test_invalid_requests(changes: dict[str, object], text: str) -> None:

@@ -136,8 +136,9 @@ def test_a_topic_that_cannot_be_created_is_tried_again_later(rig: KafkaRig) -> N
 
 
 def test_only_so_many_failures_are_told(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal_topics, "CREATED_MAX", 5)
     monkeypatch.setattr(internal_topics, "FAILURES_MAX", 4)
-    topics = [TopicInfo(f"c{number}", replication_factor=9) for number in range(5)]
+    topics = [TopicInfo(f"c{number}", replication_factor=9) for number in range(6)]
     topology = Topology(0, [Subtopology("0", ["in"], state_changelog_topics=topics)])
     ((_, text),) = details(ask(rig, replace(JOIN, topology=topology)))
     assert text.endswith(" and 1 more.")
