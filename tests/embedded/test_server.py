@@ -29,8 +29,17 @@ from steelyard import (
     SteelyardError,
 )
 from steelyard.embedded.administrator import OperatorAccess
+from steelyard.embedded.groups import _coordinator
 from steelyard.embedded.kafka_connection import KafkaConnection
 from steelyard.errors import CallTimeoutError, ConnectError, KafkaError
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.streams_groups import (
+    STREAMS_GROUP_HEARTBEAT,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
 
 
 @pytest.fixture(params=[False, True], ids=["processes", "in_process"], scope="module")
@@ -134,6 +143,33 @@ def test_a_member_of_the_consumer_protocol_is_lost(server: Server) -> None:
     server.lose_member("kip848")
     until(lambda: consumer.poll(0.05) is not None or assigned == [2, 2], assigned)
     consumer.close()
+
+
+def test_a_thread_of_kafka_streams_is_lost(server: Server) -> None:
+    """It joins by hand; real ones are in tests/peers/kafka."""
+    topic = server.create_topic("Streams", queues=1)
+    join = StreamsGroupHeartbeatRequest(
+        "streams",
+        "thread",
+        rebalance_timeout_ms=60_000,
+        topology=Topology(0, [Subtopology("0", [topic])]),
+        active_tasks=(),
+        standby_tasks=(),
+        warmup_tasks=(),
+        process_id="process",
+    )
+    with _coordinator(server._operators(), server.bootstrap_servers, "streams") as link:
+
+        def beat(request: StreamsGroupHeartbeatRequest) -> int:
+            answer = link.call(STREAMS_GROUP_HEARTBEAT, request, StreamsGroupHeartbeatResponse)
+            return answer.error_code
+
+        until(lambda: beat(join) == ErrorCode.NONE)
+        with pytest.raises(ArgumentError, match="streams is a Kafka Streams group"):
+            server.force_rebalance("streams")
+        assert server.lose_member("streams") == "thread"
+        later = StreamsGroupHeartbeatRequest("streams", "thread", 2)
+        assert beat(later) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_rocketmq_group_is_made_to_rebalance(server: Server) -> None:

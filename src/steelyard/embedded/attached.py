@@ -180,7 +180,7 @@ class AttachedServer:
         In groups of Kafka's classic protocol every member joins again; in those of the consumer
         protocol (KIP-848) each gets new epochs and keeps its partitions; in RocketMQ groups each
         allocates the queues anew. Returns when that has begun. Raises RouteError if the group has
-        no members.
+        no members, ArgumentError for a Kafka Streams group, which needs a member with its topology.
         """
         groups.force_rebalance(self._operators(), self.bootstrap_servers, group)
 

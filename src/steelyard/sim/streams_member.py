@@ -126,6 +126,8 @@ class StreamsMemberNode:
         """When it has changed to that; None if it has."""
         self._sent_at = 0
         """When the latest heartbeat was sent."""
+        self._sent = TaskShare()
+        """What it had then."""
         self._next_at: int | None = None
         """When the next request is due; None while one is under way."""
 
@@ -181,7 +183,7 @@ class StreamsMemberNode:
             find = FindCoordinatorRequest(coordinator_keys=(STREAMS_GROUP,))
             self._call(address, _Ask.COORDINATOR, find, now, effects)
         else:
-            self._sent_at = now
+            self._sent_at, self._sent = now, self._held
             self._call(self._coordinator, _Ask.HEARTBEAT, self._heartbeat(), now, effects)
 
     def _call(
@@ -249,7 +251,7 @@ class StreamsMemberNode:
             raise AssertionError(f"{who} is refused: {reply.error_message}")
         else:
             self._witness.heard(who, self._sent_at)
-            self._epoch, self._reported = reply.member_epoch, self._held
+            self._epoch, self._reported = reply.member_epoch, self._sent
             self._next_at = now + reply.heartbeat_interval_ms
             if reply.active_tasks is not None:
                 self._wanted = TaskShare(

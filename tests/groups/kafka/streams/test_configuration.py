@@ -14,6 +14,7 @@ from steelyard.groups.kafka.streams.configuration import (
 )
 from steelyard.groups.kafka.streams.topology import (
     SUBTOPOLOGIES_MAX,
+    TOPICS_MAX,
     InvalidTopology,
     StreamsTopology,
 )
@@ -179,6 +180,10 @@ LOOP = "There may be loops in the topology that cannot be resolved."
         (
             topology(*(Subtopology(str(n), ["t"]) for n in range(SUBTOPOLOGIES_MAX + 1))),
             f"A topology has at most {SUBTOPOLOGIES_MAX} subtopologies.",
+        ),
+        (
+            topology(Subtopology("x", [f"t{number}" for number in range(TOPICS_MAX + 1)])),
+            f"A topology names at most {TOPICS_MAX} topics.",
         ),
         (
             topology(

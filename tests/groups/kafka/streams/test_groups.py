@@ -20,7 +20,7 @@ from tests.groups.kafka.streams.conftest import (
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.streams import requests
-from steelyard.groups.kafka.streams.configuration import StreamsStatus
+from steelyard.groups.kafka.streams.configuration import TASKS_MAX, StreamsStatus
 from steelyard.groups.kafka.streams.group import StreamsGroupState
 from steelyard.groups.kafka.streams.groups import SHORT_MS
 from steelyard.groups.kafka.times import EqualStreamsSettings
@@ -395,6 +395,14 @@ JOIN = StreamsGroupHeartbeatRequest(
             "MemberEpoch is -3, but must be greater than or equal to -2.",
         ),
         ({"standby_tasks": None}, "If one task-type is non-null, all must be non-null."),
+        (
+            {
+                "member_epoch": 1,
+                "topology": None,
+                "active_tasks": [TaskIds("0", [*range(TASKS_MAX)]), TaskIds("1", [0])],
+            },
+            f"A member has at most {TASKS_MAX} tasks.",
+        ),
     ],
 )
 def test_invalid_requests(changes: dict[str, object], text: str) -> None:
@@ -460,7 +468,7 @@ def test_unknown_groups_and_members() -> None:
     text = "Streams group app not found."
     assert refused(rig.ask(beat)) == (ErrorCode.GROUP_ID_NOT_FOUND, text)
     assert refused(rig.thread("a.1").leave()) == (ErrorCode.GROUP_ID_NOT_FOUND, text)
-    assert rig.streams.describe(GROUP).error_message == "Group app not found."
+    assert rig.streams.describe("App").error_message == "Group App not found."
     rig.join("b.1")
     text = "Member a.1 is not a member of group app."
     assert refused(rig.ask(beat)) == (ErrorCode.UNKNOWN_MEMBER_ID, text)
@@ -662,6 +670,28 @@ def test_members_go_on_after_a_restart() -> None:
     assert rig.group.is_empty
 
 
+def test_who_leaves_right_after_a_restart_costs_the_others_nothing() -> None:
+    rig = Rig()
+    first, second = rig.join("a.1"), rig.join("b.1")
+    rig.settle()
+    rig.restart()
+    second.leave()
+    assert rig.state() is StreamsGroupState.ASSIGNING
+    epoch = rig.group.epoch
+    del rig.threads["b.1"]
+    first.beat()
+    assert (first.epoch, rig.group.epoch, first.active) == (epoch, epoch, ALL)
+
+
+def test_large_groups_are_told_longer_intervals() -> None:
+    rig = Rig()
+    threads = [rig.join(f"p.{number}") for number in range(100)]
+    assert threads[-1].last.heartbeat_interval_ms == BEAT_MS  # it gets no task, and waits for none
+    assert threads[1].last.heartbeat_interval_ms == SHORT_MS
+    threads[0].beat()
+    assert threads[0].last.heartbeat_interval_ms == 300
+
+
 def test_a_deleted_group_leaves_nothing() -> None:
     rig = Rig()
     rig.join("a.1").leave()
@@ -680,6 +710,7 @@ def test_rows_that_cannot_be_read_are_ignored() -> None:
     rig.table.put("?", b"?")
     rig.restart()
     assert len(rig.groups) == 0
+    assert [key for key, _ in rig.table.items()] == ["?"]
     assert refused(thread.beat())[0] == ErrorCode.GROUP_ID_NOT_FOUND
 
 

@@ -8,18 +8,29 @@ import pytest
 from msgspec.structs import replace
 from tests.groups.kafka.streams.conftest import COUNTS, INTERNAL, WORD_COUNT, named, tasks
 from tests.nodes.broker.kafka.brokers import Brokers
-from tests.nodes.broker.kafka.conftest import KafkaRig
-from tests.nodes.broker.kafka.requests import committing
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.requests import committing, fetching, producing
 from tests.nodes.broker.kafka.test_access import CLUSTER, GROUP, TOPIC, Op, Rig, right
 from tests.nodes.broker.kafka.test_dynamic_configs import GROUP_KIND, alter, told
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups.kafka.streams.configuration import StreamsStatus
+from steelyard.ledger.events import (
+    LEDGER_TOPIC,
+    Committed,
+    Delivered,
+    MemberJoined,
+    MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
+    decode,
+)
 from steelyard.nodes.broker.kafka.groups import internal_topics
 from steelyard.nodes.broker.kafka.groups.internal_topics import CREATING_MS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import consumer_groups
 from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
+from steelyard.wire.kafka.messages.data import FetchResponse, ProduceResponse
 from steelyard.wire.kafka.messages.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -41,6 +52,7 @@ from steelyard.wire.kafka.messages.streams_groups import (
     TopicInfo,
     Topology,
 )
+from steelyard.wire.remoting.message import decode_records
 
 APP = "app"
 BEAT_MS = 5_000
@@ -124,8 +136,9 @@ def test_a_topic_that_cannot_be_created_is_tried_again_later(rig: KafkaRig) -> N
 
 
 def test_only_so_many_failures_are_told(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(internal_topics, "CREATED_MAX", 5)
     monkeypatch.setattr(internal_topics, "FAILURES_MAX", 4)
-    topics = [TopicInfo(f"c{number}", replication_factor=9) for number in range(5)]
+    topics = [TopicInfo(f"c{number}", replication_factor=9) for number in range(6)]
     topology = Topology(0, [Subtopology("0", ["in"], state_changelog_topics=topics)])
     ((_, text),) = details(ask(rig, replace(JOIN, topology=topology)))
     assert text.endswith(" and 1 more.")
@@ -286,6 +299,32 @@ def test_offsets_are_committed_by_members_only(rig: KafkaRig) -> None:
     rig.advance(1_000)
     assert not beat(rig, epoch).error_code
     assert commit("m1", epoch) == ErrorCode.NONE
+
+
+def test_the_ledger_and_operators_are_told(rig: KafkaRig) -> None:
+    joined = ask(rig, JOIN)
+    epoch = beat(rig, joined.member_epoch).member_epoch
+    rig.ask(producing("in", 1, batch(b"1", b"2")), 9, ProduceResponse)
+    rig.ask(fetching("in", 1, 0, 1_000), 11, FetchResponse)
+    rig.ask(committing(APP, "in", {1: 2}, "m1", epoch), 9, OffsetCommitResponse)
+    ask(rig, StreamsGroupHeartbeatRequest(APP, "m1", -1))
+    rig.advance(2_000)
+    log = rig.store.log(LEDGER_TOPIC, 0)
+    assert log is not None
+    views = decode_records(log.read(0, 10_000, 1 << 24).data)
+    records = [
+        record
+        for view in views
+        for record in decode(view.body)
+        if getattr(record, "group", "") == APP
+    ]
+    kinds = {type(record) for record in records}
+    assert kinds >= {MemberJoined, RebalanceBegan, RebalanceEnded, Delivered, Committed, MemberLeft}
+    assert {(one.client, one.topic) for one in records if isinstance(one, Delivered)} == {
+        ("m1", "in")
+    }
+    triggers = [record.trigger for record in records if isinstance(record, RebalanceBegan)]
+    assert triggers == ["joined", "topics", "left"]
 
 
 def test_settings_of_a_group_apply_at_once(rig: KafkaRig) -> None:

@@ -41,7 +41,7 @@ def answer(
     delay: AssignmentWait | None,
     interval_ms: int,
 ) -> StreamsGroupHeartbeatResponse:
-    """Return the answer to a heartbeat.
+    """Return the answer to a heartbeat. Tasks behind an endpoint increase the endpoints' epoch.
 
     `before`, `member`: the member before the heartbeat and after it; `owned`: the tasks that it
     reports to own, None if it reports none.

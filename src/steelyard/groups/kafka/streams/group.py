@@ -95,7 +95,7 @@ class StreamsGroup:
         self.assigned_at = 0
         """When the target was computed, in ms since the epoch; 0 if the next one need not wait."""
         self.validated_epoch = -1
-        """Epoch of the topology for which all topics were there in the group's epoch; -1: none."""
+        """Epoch of the topology if all its topics were there at the latest heartbeat; or -1."""
         self.standby_replicas = 0
         """The setting that applied in the group's epoch."""
         self.shutdown_by: str | None = None
@@ -126,6 +126,11 @@ class StreamsGroup:
             return StreamsGroupState.ASSIGNING
         done = all(one.is_reconciled(self.assignment_epoch) for one in self._members.values())
         return StreamsGroupState.STABLE if done else StreamsGroupState.RECONCILING
+
+    @property
+    def ready_epoch(self) -> int:
+        """Return the epoch of the topology if all its topics are there now; otherwise -1."""
+        return self.topology.epoch if self.configured.is_ready else -1
 
     @property
     def is_empty(self) -> bool:
@@ -322,7 +327,6 @@ class StreamsGroup:
         """Increase the group's epoch for this reason, so that a rebalance follows."""
         effects.append(Began(self.group_id, self.epoch, cause, self.member_ids()))
         self.epoch += 1
-        self.validated_epoch = self.topology.epoch if self.configured.is_ready else -1
         self.topics_changed = None
         self.bumps.append(Begun(self.epoch, now, cause))
         self.began_at = now if self.began_at is None else self.began_at

@@ -16,6 +16,7 @@ Source: GroupMetadataManager.streamsGroupHeartbeat, streamsGroupLeave.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -56,7 +57,10 @@ from steelyard.wire.kafka.messages.streams_groups import (
 from steelyard.wording import counted
 
 SHORT_MS = 200
-"""The interval that is told while something is under way for a member."""
+"""The interval that is told while something is under way for a member, at least."""
+
+SHORT_MS_OF_EACH = 3
+"""Part of each member in it: large groups send no more than 333 heartbeats a second."""
 
 
 class StreamsHeartbeat(msgspec.Struct, frozen=True):
@@ -95,6 +99,8 @@ class StreamsGroups:
         """
         for group_id, stored in self._records.restored().items():
             if stored.row is None:
+                with suppress(StorageError):  # else at the next start
+                    self._records.erase(group_id, stored.members)
                 continue
             group = self._new(group_id, StreamsTopology(stored.row.topology))
             group.restore(stored.row, stored)
@@ -127,7 +133,7 @@ class StreamsGroups:
         """Return one group of a StreamsGroupDescribe. Source: ...streamsGroupDescribe."""
         group = self._get(group_id)
         if isinstance(group, StreamsRefusal):
-            text = group.message.removeprefix("Streams ").capitalize()
+            text = group.message.replace("Streams group", "Group", 1)
             return DescribedGroup(group.code, text, group_id)
         return described(group)
 
@@ -268,8 +274,7 @@ class StreamsGroups:
             found.append(Cause(causes.JOINED, f"{wanted.name} joined"))
         elif group.member(wanted.member_id) != wanted:
             found.append(Cause(causes.SUBSCRIPTION, f"{wanted.name} has changed"))
-        validated = group.topology.epoch if group.configured.is_ready else -1
-        if group.topics_changed is not None or validated != group.validated_epoch:
+        if group.topics_changed is not None or group.ready_epoch != group.validated_epoch:
             text = group.topics_changed or "its topology is valid now"
             found.append(Cause(causes.TOPICS, text))
         replicas = self._settings.standby_replicas(group.group_id)
@@ -290,6 +295,7 @@ class StreamsGroups:
     ) -> None:
         """Put the member in the group as it is now, and begin a rebalance if there is a cause."""
         found = self._causes(group, wanted, is_new=is_new)
+        group.validated_epoch = group.ready_epoch
         initial = (group.group_id, INITIAL, "")
         initial_ms = self._settings.initial_delay_ms(group.group_id)
         if group.is_empty and initial_ms and self._timers.at(initial) is None:
@@ -357,10 +363,11 @@ class StreamsGroups:
     ) -> int:
         """Return the interval to tell a member: it comes again when there should be news for it."""
         usual_ms = self._settings.heartbeat_interval_ms(group.group_id)
-        if delay is not None:
-            return min(max(SHORT_MS, delay.until - now), usual_ms)
-        is_stable = member.state is StreamsMemberState.STABLE
-        return usual_ms if is_stable else min(SHORT_MS, usual_ms)
+        if delay is None and member.state is StreamsMemberState.STABLE:
+            return usual_ms
+        short_ms = max(SHORT_MS, SHORT_MS_OF_EACH * len(group))
+        wait_ms = 0 if delay is None else delay.until - now
+        return min(max(short_ms, wait_ms), usual_ms)
 
     # -- members that go -------------------------------------------------------------------------
 

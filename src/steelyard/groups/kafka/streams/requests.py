@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
+from steelyard.groups.kafka.streams.configuration import TASKS_MAX
 from steelyard.groups.kafka.streams.member import LEAVE, StreamsGroupMember
 from steelyard.groups.kafka.streams.topology import topics_of
 from steelyard.wire.kafka.errors import ErrorCode
@@ -87,6 +88,8 @@ def _invalid(request: StreamsGroupHeartbeatRequest) -> Iterator[str]:
         yield f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
     if any(given is None for given in tasks) and any(given is not None for given in tasks):
         yield "If one task-type is non-null, all must be non-null."
+    if sum(len(each.partitions) for given in tasks for each in given or ()) > TASKS_MAX:
+        yield f"A member has at most {TASKS_MAX} tasks."
     if _characters(request) > CHARACTERS_MAX:
         yield f"The request is longer than {CHARACTERS_MAX} characters."
 

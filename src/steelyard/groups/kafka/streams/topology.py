@@ -24,6 +24,9 @@ from steelyard.wire.kafka.messages.streams_groups import (
 SUBTOPOLOGIES_MAX = 1_000
 """Most subtopologies of an application. Kafka has no limit but that of requests."""
 
+TOPICS_MAX = 5_000
+"""Most topics that a topology names."""
+
 
 class InvalidTopology(Exception):  # noqa: N818  # the text of a refusal
     """The topology cannot run, whatever topics there are: STREAMS_INVALID_TOPOLOGY."""
@@ -110,6 +113,8 @@ def check(topology: Topology) -> None:
         raise InvalidTopology("Topology epoch must be non-negative.")
     if len(topology.subtopologies) > SUBTOPOLOGIES_MAX:
         raise InvalidTopology(f"A topology has at most {SUBTOPOLOGIES_MAX} subtopologies.")
+    if sum(len(topics_of(each)) for each in topology.subtopologies) > TOPICS_MAX:
+        raise InvalidTopology(f"A topology names at most {TOPICS_MAX} topics.")
     names = [each.subtopology_id for each in topology.subtopologies]
     if len(set(names)) < len(names):
         raise InvalidTopology("Two subtopologies have the same id.")

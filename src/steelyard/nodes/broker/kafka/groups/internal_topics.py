@@ -41,7 +41,15 @@ TOLD_MAX = 3
 CREATING_MS = 500
 """The interval that members are told while their topics are being created."""
 
+CREATED_MAX = 100
+"""Most topics that are created at a time; others follow with later heartbeats."""
+
+CHARACTERS_MAX = 1_000
+"""Most characters of topics' names in one status."""
+
 TIMEOUT_MS = 30_000
+
+_FINE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 MayCreate = Callable[[OpenRequest, str], bool]
 """Whether the sender of a request may create a topic of this name."""
@@ -83,7 +91,8 @@ class InternalTopics:
             return response
         denied = [name for name in missing if self._may_create and not self._may_create(call, name)]
         if denied:
-            return _told(response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
+            names = ", ".join(denied)[:CHARACTERS_MAX]
+            return _told(response, f"Unauthorized to CREATE on topics {names}.")
         self._forget(now)
         wanted = [
             topic
@@ -91,7 +100,7 @@ class InternalTopics:
             if name not in self._under_way and name not in self._failures
         ]
         if wanted:
-            self._send(wanted, 2 * usual_ms, now, effects)
+            self._send(wanted[:CREATED_MAX], 2 * usual_ms, now, effects)
         failed = [name for name in missing if name in self._failures]
         if failed:
             return _told(response, self._failure_text(failed))
@@ -158,14 +167,17 @@ class InternalTopics:
         effects: list[Effect],
     ) -> None:
         self._under_way.difference_update(names)
+        failed = [result.name for result in results if result.error_code not in _FINE]
         for result in results:
-            if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                continue
-            text = result.error_message or code_name(result.error_code)
-            if len(self._failures) < FAILURES_MAX:
+            if result.name in failed:
+                text = result.error_message or code_name(result.error_code)
+                self._failures.pop(result.name, None)
                 self._failures[result.name] = now + keep_ms, text
-            line = f"internal topic {result.name} of a streams group was not created: {text}"
+        if failed:
+            line = f"internal topics of a streams group: {self._failure_text(failed)}"
             effects.append(LogLine("WARNING", line))
+        for name in list(self._failures)[:-FAILURES_MAX]:
+            del self._failures[name]
 
 
 def _creatable(topic: InternalTopic) -> CreatableTopic:
