@@ -50,8 +50,18 @@ def jars(profile: str, version: str) -> Path:
 
 def java_classes(version: str) -> str:
     """The class path of the programs in `java/`, compiled against one version of kafka-clients. Raises Missing."""
+    return _compiled(f"classes-{version}", sorted((HERE / "java").glob("*.java")), version)
+
+
+def share_classes() -> str:
+    """The class path of the programs in `java_share/`, which need kafka-clients 4.3. Raises Missing."""
+    sources = [*sorted((HERE / "java_share").glob("*.java")), HERE / "java" / "Lines.java"]
+    return _compiled(f"share-classes-{SERVER}", sources, SERVER)
+
+
+def _compiled(name: str, programs: list[Path], version: str) -> str:
     library = jars("clients", version)
-    sources = [*sorted((HERE / "java").glob("*.java")), HERE.parent / "java" / "Json.java"]
+    sources = [*programs, HERE.parent / "java" / "Json.java"]
 
     def compile_all(folder: Path) -> None:
         call(
@@ -62,7 +72,7 @@ def java_classes(version: str) -> str:
             f"the Java programs do not compile against kafka-clients {version}",
         )
 
-    return f"{made(f'classes-{version}', sources, compile_all)}:{library}/*"
+    return f"{made(name, sources, compile_all)}:{library}/*"
 
 
 def go_program(name: str, module: Path = HERE / "go") -> Path:

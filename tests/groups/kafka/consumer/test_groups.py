@@ -503,6 +503,8 @@ def test_an_unknown_member(epoch: int) -> None:
 class Foreign:
     """A group that is not of this protocol: all that the conversion looks at."""
 
+    kind = "classic"
+
     def __init__(self, *, is_empty: bool) -> None:
         self.group_id = GROUP
         self.is_empty = is_empty

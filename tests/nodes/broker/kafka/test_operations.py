@@ -52,7 +52,11 @@ def test_features_are_announced(rig: KafkaRig) -> None:
         each.name: (each.min_version_level, each.max_version_level)
         for each in answer.finalized_features
     }
-    assert found == {"group.version": (1, 1), "transaction.version": (1, 1)}
+    assert found == {
+        "group.version": (1, 1),
+        "share.version": (1, 1),
+        "transaction.version": (1, 1),
+    }
     assert answer.finalized_features_epoch == 0
     assert not {each.api_key for each in answer.api_keys} & set(UNANNOUNCED)
 

@@ -45,7 +45,7 @@ from steelyard.groups.kafka.consumer.times import EqualTimes, GroupTimes
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
-from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
+from steelyard.groups.kafka.groups import SHARE, Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.waiting import Waiter
@@ -311,6 +311,8 @@ class ConsumerGroups:
             )
         if isinstance(group, ConsumerGroup):
             return group
+        if group is not None and group.kind == SHARE:
+            return self._get(group_id)
         new = self._new(group_id)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             return self._migration.upgrade(group, new) or new

@@ -45,6 +45,7 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
+from steelyard.nodes.broker.kafka.groups.share_groups import ShareGroupCalls
 from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
 from steelyard.nodes.broker.kafka.logins.links import ANONYMOUS, LinkLogins
 from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
@@ -55,6 +56,8 @@ from steelyard.nodes.broker.kafka.quotas.changes import QuotaChanges
 from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
 from steelyard.nodes.broker.kafka.quotas.throttles import Throttles
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
+from steelyard.nodes.broker.kafka.shares.group_deletion import GroupDeletion
+from steelyard.nodes.broker.kafka.shares.service import ShareService
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
@@ -212,6 +215,21 @@ class KafkaService:
             self.notes,
             None if guard is None else guard.may_read,
         )
+        self.shares = ShareService(
+            parts,
+            cluster,
+            groups,
+            group_settings,
+            self.topology.forwarding,
+            places,
+            self.producers,
+            self.faults,
+            None if guard is None else guard.may_read,
+            now,
+        )
+        self.share_group_calls = ShareGroupCalls(
+            self.shares.groups, cluster, durability, self.group_requests.settle, self.faults
+        )
 
         table = store.table("kafka_transactions")
         transactions = TransactionCoordinator(
@@ -246,7 +264,16 @@ class KafkaService:
             self.group_requests,
             self.group_offsets,
             self.consumer_group_calls,
+            self.share_group_calls,
+            GroupDeletion(
+                groups,
+                self.coordinator.listing,
+                self.shares.offsets,
+                cluster,
+                durability,
+            ),
             self.fetches,
+            *self.shares.serving,
             TransactionRequests(
                 transactions,
                 self.producer_ids,
@@ -294,8 +321,10 @@ class KafkaService:
             self.announcing,
             self.group_requests,
             self.consumer_group_calls,
+            self.share_group_calls,
             self.producers,
             self.fetches,
+            self.shares.fetches,
             self.markings,
             self.handover,
             self.coordinator_logs,
@@ -371,6 +400,8 @@ class KafkaService:
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
         delete = partial(self.group_offsets.topic_deleted, topic)
         self.cluster.postponed.do(f"offsets {topic}", delete)
+        delete = partial(self.shares.topic_deleted, topic)
+        self.cluster.postponed.do(f"shares {topic}", delete)
 
     def await_ready(self, call_id: int, effects: list[Effect]) -> None:
         """Answer an `Asked` once Kafka clients are served."""
@@ -393,6 +424,7 @@ class KafkaService:
         link = event.link
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
+        self.shares.fetches.closed(link, now, effects)
         self.notes.closed(link)
         self.logins.closed(link)
         is_known = self.channel.closed(link)
@@ -412,6 +444,7 @@ class KafkaService:
         """Wake the fetches that wait for something new in a queue."""
         self.throttles.begin(now)
         self.fetches.wake(topic, queue_id, now, effects)
+        self.shares.fetches.wake(topic, queue_id, now, effects)
 
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
@@ -451,7 +484,8 @@ class KafkaService:
         is_recent = 0 <= now - self._followed_at < FOLLOW_UP_MS
         if is_recent and self._followed_topics is self._topics.version:
             due = self._followed_at + FOLLOW_UP_MS
-            self._set_timer(earliest(due, self.fetches.next_at), effects)
+            woken_at = earliest(self.fetches.next_at, self.shares.fetches.next_at)
+            self._set_timer(earliest(due, woken_at), effects)
         else:
             self.follow_up(now, effects)
 
@@ -470,7 +504,9 @@ class KafkaService:
         self.channel.check()
         self.coordinator.check()
         self.consumer_groups.check()
+        self.share_group_calls.check()
         self.fetches.check()
+        self.shares.fetches.check()
         self.producers.check()
         self.markings.check()
         self.topology.check()

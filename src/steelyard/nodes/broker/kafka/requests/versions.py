@@ -28,10 +28,10 @@ from steelyard.wire.kafka.messages.cluster import (
 from steelyard.wire.kafka.messages.data import PRODUCE
 from steelyard.wire.kafka.messages.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 
-FEATURES = {"group.version": 1, "transaction.version": 1}
-"""Levels of features: the consumer groups of KIP-848; transactions without KIP-890.
+FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 1}
+"""Levels of features: the consumer groups of KIP-848; share groups; transactions without KIP-890.
 
-Source: server-common/server/common/GroupVersion.java, TransactionVersion.java.
+Source: server-common/server/common/GroupVersion.java, ShareVersion.java, TransactionVersion.java.
 """
 UNANNOUNCED = (GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key)
 """A client that is offered these asks for a subscription whenever it starts (KIP-714)."""
