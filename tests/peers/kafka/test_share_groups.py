@@ -179,10 +179,9 @@ def test_kafka_share_groups(cluster: Running, name: str, tmp_path: Path) -> None
         one.leave()
     until(lambda: "Empty" in run("--describe", *named, "--state"), "the group is empty")
     rows = table(run("--describe", *named, "--offsets"))
-    assert {row["PARTITION"]: (row["START-OFFSET"], row["LAG"]) for row in rows} == {
-        "0": ("50", "0"),
-        "1": ("50", "0"),
-    }
+    assert {row["PARTITION"]: row["LAG"] for row in rows} == {"0": "0", "1": "0"}
+    if cluster.kind == "steelyard":  # Apache's coordinator is told of a start with the next change
+        assert {row["START-OFFSET"] for row in rows} == {"50"}
     reset = ("--reset-offsets", "--to-earliest", "--topic", name, "--execute")
     run(*reset, *named)
     rows = table(run("--describe", *named, "--offsets"))

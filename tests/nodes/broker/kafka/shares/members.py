@@ -8,6 +8,7 @@ from typing import Any
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import producing
 
+from steelyard.nodes.seam import Effect, Mute
 from steelyard.wire.kafka.messages.configs import (
     ConfigOperation,
     IncrementalAlterConfigsRequest,
@@ -51,9 +52,13 @@ def configure(rig: KafkaRig, group: str, **settings: object) -> None:
 
 
 class ShareRig(KafkaRig):
-    """A broker with one topic for share groups. `topic_id`: its id."""
+    """A broker with one topic for share groups. `topic_id`: its id. `muted`: links that it does not read now."""
 
     topic_id = b""
+
+    def _make_other_true(self, effect: Effect) -> None:
+        assert isinstance(effect, Mute), f"not expected here: {effect}"
+        self.muted = {*getattr(self, "muted", ()), effect.link}
 
 
 class ShareMember:

@@ -31,6 +31,13 @@ from steelyard.wire.kafka.messages.logs import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from steelyard.wire.kafka.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredQuota,
+    QuotaEntity,
+    QuotaOperation,
+)
 from steelyard.wire.kafka.messages.share_data import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -155,6 +162,20 @@ def test_a_record_limit_is_kept(shared: ShareRig) -> None:
     one = member(shared)
     assert acquired(one.fetch(max_records=3, share_acquire_mode=1)[0]) == [(0, 2, 1)]
     assert acquired(one.fetch(max_records=3)[0]) == [(3, 9, 1)]
+
+
+def test_quotas_of_consumers_apply(shared: ShareRig) -> None:
+    produce(shared, *[b"x" * 1_000] * 20)
+    entity = AlteredQuota(
+        [QuotaEntity("client-id", None)], [QuotaOperation("consumer_byte_rate", 1_000.0)]
+    )
+    shared.ask(AlterClientQuotasRequest([entity]), 1, AlterClientQuotasResponse)
+    one = member(shared)
+    sent = shared.post(one.request(), 2, link=one.link)
+    answer = shared.answer_to(sent, ShareFetchResponse)
+    assert answer is not None
+    assert answer.throttle_time_ms > 0
+    assert shared.muted == {one.link}
 
 
 # -- locks -----------------------------------------------------------------------------------------

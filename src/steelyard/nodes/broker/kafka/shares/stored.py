@@ -75,7 +75,7 @@ class KeptSharePartition(msgspec.Struct):
     partition: SharePartition
 
 
-_read_key = msgspec.json.Decoder(tuple[str, str, int])
+_read_key = msgspec.json.Decoder(prepared(tuple[str, str, int]))
 _read_row = msgspec.json.Decoder(prepared(SharePartitionRow))
 
 
