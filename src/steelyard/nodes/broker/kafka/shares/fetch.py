@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from steelyard.errors import CorruptError, ProtocolError, StorageError
+from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch import WAIT_MS_MAX, WOKEN_MAX
@@ -29,10 +29,10 @@ from steelyard.nodes.broker.kafka.data.fetch_reads import LASTING
 from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_EPOCH
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.shares.acknowledging import Acknowledging
+from steelyard.nodes.broker.kafka.shares.acquiring import Acquiring
 from steelyard.nodes.broker.kafka.shares.answers import fetch_answer, members_fault
 from steelyard.nodes.broker.kafka.shares.parked import ParkedShareFetches, ShareFetch
 from steelyard.nodes.broker.kafka.shares.places import ShareFault, SharePlace, SharePlaces
-from steelyard.nodes.broker.kafka.shares.reads import ShareReads
 from steelyard.nodes.broker.kafka.shares.sessions import Place, SessionKey, ShareSessions
 from steelyard.nodes.broker.kafka.shares.share_partition import Wanted
 from steelyard.nodes.broker.kafka.shares.stored import ShareKey, SharePartitions
@@ -56,8 +56,6 @@ PLACES_MAX = 500
 """Most partitions of a fetch that waits at their queues."""
 TIMED_MS = 100
 """How long a fetch of more partitions waits at most."""
-ROUNDS_MAX = 16
-"""How often a partition is read for one fetch, if there is nothing to deliver in what was read."""
 RECORD_LIMIT = 1
 """Source: ShareAcquireMode.java."""
 
@@ -70,20 +68,19 @@ class ShareFetches:
         parts: Parts,
         shares: SharePartitions,
         places: SharePlaces,
-        reads: ShareReads,
         sessions: ShareSessions,
         acknowledging: Acknowledging,
+        acquiring: Acquiring,
         faults: Faults,
     ) -> None:
         self._shares = shares
         self._places = places
-        self._reads = reads
         self._sessions = sessions
         self._acknowledging = acknowledging
+        self._acquiring = acquiring
         self._faults = faults
         self._durability: Durability = parts.durability
         self._turns = parts.turns
-        self._statistics = parts.statistics
         self._parked = ParkedShareFetches(parts.config.hold_waiting_max)
         self._woken: deque[ShareFetch] = deque()
         """Fetches to be answered, or to wait again, after those before them."""
@@ -242,9 +239,9 @@ class ShareFetches:
 
     def _has_some(self, fetch: ShareFetch, queue: Queue) -> bool:
         """Return whether a fetch that waits at a queue can have enough now."""
-        if self._size_at(fetch, fetch.by_queue[queue]) == 0:
+        if self._acquiring.size_at(fetch, fetch.by_queue[queue]) == 0:
             return False
-        return fetch.min_bytes <= 1 or self._has_enough(fetch)
+        return fetch.min_bytes <= 1 or self._acquiring.has_enough(fetch)
 
     def _taken_back(self, keys: list[ShareKey], now: int, effects: list[Effect]) -> None:
         """Store what was taken back from members, and offer it to others."""
@@ -300,11 +297,11 @@ class ShareFetches:
         self._renew(fetch)
         wants = fetch.wanted.count > 0 and fetch.max_bytes > 0 and bool(fetch.places)
         is_over = now >= fetch.due_at or not wants or self._must_tell(fetch)
-        if not is_over and not self._has_enough(fetch):
+        if not is_over and not self._acquiring.has_enough(fetch):
             is_over = not self._parked.park(fetch, fetch.due_at)
             if not is_over:
                 return
-        found = self._acquire(fetch, effort, now) if wants else {}
+        found = self._acquiring.acquire(fetch, effort, now) if wants else {}
         if wants and not found and effort.left <= 0:
             self._woken.append(fetch)  # there is more to convert than may be now
             return
@@ -326,97 +323,6 @@ class ShareFetches:
         """Return whether a fetch has an error that does not last."""
         return any(fault.code not in LASTING for fault in fetch.faults.values())
 
-    def _has_enough(self, fetch: ShareFetch) -> bool:
-        """Return whether a fetch could get its min_bytes, without reading."""
-        size = 0
-        for place in fetch.places:
-            size += self._size_at(fetch, place)
-            if size and size >= fetch.min_bytes:
-                return True
-        return False
-
-    def _size_at(self, fetch: ShareFetch, place: SharePlace) -> int:
-        """Return about how many bytes a fetch could get of a partition, at most its max_bytes."""
-        log, partition = place.log, place.partition
-        if place.bound():
-            self._shares.locked(place.key)
-        if log is None or not partition.can_acquire(self._shares.limits(fetch.group)):
-            return 0
-        try:
-            end = self._reads.end(log, committed=fetch.committed)
-            offset = max(partition.next_offset(), log.min_offset)
-            return self._reads.size_at(log, offset, fetch.max_bytes, end)
-        except (StorageError, ProtocolError):
-            return fetch.max_bytes  # the attempt to read it tells what is wrong
-
-    def _acquire(
-        self, fetch: ShareFetch, effort: Effort, now: int
-    ) -> dict[Place, SharePartitionData]:
-        """Acquire records for a fetch, within its limits."""
-        found: dict[Place, SharePartitionData] = {}
-        count, size = fetch.wanted.count, fetch.max_bytes
-        for place in fetch.places:
-            if count <= 0 or (size <= 0 and found):
-                break
-            where = place.key.topic_id, place.key.partition
-            try:
-                data = self._acquire_one(fetch, place, count, size, effort, now)
-            except CorruptError:  # `damage` logs it
-                fetch.faults[where] = ShareFault(ErrorCode.CORRUPT_MESSAGE)
-                continue
-            except (StorageError, ProtocolError) as error:
-                self._faults.note(f"{place.queue.topic} was not read: {error}")
-                fetch.faults[where] = ShareFault(ErrorCode.KAFKA_STORAGE_ERROR)
-                continue
-            fetch.faults.pop(where, None)
-            if data is not None:
-                found[where] = data
-                size -= len(data.records or b"")
-                count -= sum(
-                    some.last_offset - some.first_offset + 1 for some in data.acquired_records
-                )
-        return found
-
-    def _acquire_one(
-        self,
-        fetch: ShareFetch,
-        place: SharePlace,
-        count: int,
-        bytes_max: int,
-        effort: Effort,
-        now: int,
-    ) -> SharePartitionData | None:
-        """Acquire records of one partition. Raises StorageError, ProtocolError."""
-        place.bound()
-        limits, partition, log = self._shares.limits(fetch.group), place.partition, place.log
-        wanted = Wanted(
-            fetch.wanted.member, count, fetch.wanted.batch_size, fetch.wanted.record_limit
-        )
-        try:
-            for _ in range(ROUNDS_MAX):
-                if log is None or not partition.can_acquire(limits):
-                    return None
-                offset = partition.next_offset()
-                read = self._reads.read(
-                    log, offset, count, bytes_max, effort, committed=fetch.committed
-                )
-                if read is None:
-                    return None
-                acquired = partition.acquire(wanted, read.read, limits, self._shares.time(now))
-                if acquired:
-                    self._statistics.found += 1
-                    self._statistics.got_messages += sum(
-                        some.last_offset - some.first_offset + 1 for some in acquired
-                    )
-                    return SharePartitionData(
-                        place.key.partition, records=read.part(acquired), acquired_records=acquired
-                    )
-                if partition.next_offset() == offset:
-                    return None
-            return None
-        finally:
-            self._shares.locked(place.key)
-
     def _give(
         self, fetch: ShareFetch, found: dict[Place, SharePartitionData], effects: list[Effect]
     ) -> None:
@@ -429,7 +335,7 @@ class ShareFetches:
 
     def check(self) -> None:
         self._parked.check()
-        self._reads.check()
+        self._acquiring.check()
         self._sessions.check()
         self._shares.check()
 

@@ -13,6 +13,7 @@ from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.shares.acknowledge import ShareAcknowledgements
 from steelyard.nodes.broker.kafka.shares.acknowledging import Acknowledging
+from steelyard.nodes.broker.kafka.shares.acquiring import Acquiring
 from steelyard.nodes.broker.kafka.shares.fetch import ShareFetches
 from steelyard.nodes.broker.kafka.shares.local_offsets import LocalShareOffsets
 from steelyard.nodes.broker.kafka.shares.offsets import ShareOffsets
@@ -57,8 +58,9 @@ class ShareService:
         places = SharePlaces(self._partitions, partitions, settings, reads, faults, may_read)
         sessions = ShareSessions(config.group_share_max_share_sessions)
         acknowledging = Acknowledging(self._partitions, places, faults)
+        acquiring = Acquiring(self._partitions, reads, parts.statistics, faults)
         self.fetches = ShareFetches(
-            parts, self._partitions, places, reads, sessions, acknowledging, faults
+            parts, self._partitions, places, sessions, acknowledging, acquiring, faults
         )
         local = LocalShareOffsets(self._partitions, partitions, cluster, durability, faults)
         others = OtherLeaders(cluster, forwarding)
