@@ -88,13 +88,13 @@ class ShareMember:
             "max_bytes": 1 << 20,
             "max_records": 500,
             "batch_size": 500,
-            "topics": self._topics(named),
+            "topics": self.naming(named),
             "forgotten_topics_data": [ForgottenShareTopic(self.topic_id, forget)] if forget else (),
         }
         epoch, self.epoch = self.epoch, self.epoch + 1
         return ShareFetchRequest(self.group, self.name, epoch, **(values | fields))
 
-    def _topics(self, acks: Acks) -> list[AcknowledgeTopic]:
+    def naming(self, acks: Acks) -> list[AcknowledgeTopic]:
         parts = [
             AcknowledgePartition(
                 partition,
@@ -134,7 +134,7 @@ class ShareMember:
     ) -> dict[int, int]:
         """The error of each partition."""
         epoch = self.epoch if epoch is None else epoch
-        request = ShareAcknowledgeRequest(self.group, self.name, epoch, renews, self._topics(acks))
+        request = ShareAcknowledgeRequest(self.group, self.name, epoch, renews, self.naming(acks))
         answer = self.rig.ask(request, version, ShareAcknowledgeResponse, link=self.link)
         assert answer.error_code == 0, answer
         self.epoch += 1

@@ -146,7 +146,7 @@ class History:
 
     def tell(self, member: ShareMember, partition: int, first: int, last: int, kind: int) -> bool:
         """Acknowledge; whether that was answered well."""
-        topics = member._topics({partition: [(first, last, kind)]})
+        topics = member.naming({partition: [(first, last, kind)]})
         request = ShareAcknowledgeRequest("g", member.name, member.epoch, topics=topics)
         answer = self.rig.ask(request, 2, ShareAcknowledgeResponse, link=member.link)
         assert not answer.error_code

@@ -459,7 +459,7 @@ def test_an_acknowledgement_is_answered_when_it_is_on_the_disk() -> None:
     one = member(rig)
     one.fetch()
     rig.disk_answers = False
-    request = ShareAcknowledgeRequest("g", "m", 1, topics=one._topics({0: [(0, 0, ACCEPT)]}))
+    request = ShareAcknowledgeRequest("g", "m", 1, topics=one.naming({0: [(0, 0, ACCEPT)]}))
     told = rig.post(request, 2, link=one.link)
     assert rig.answer_to(told, ShareAcknowledgeResponse) is None
     rig.disk_answers = True
