@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
@@ -22,7 +23,10 @@ from tests.nodes.broker.kafka.shares.members import (
 from tests.nodes.broker.kafka.test_fetch_converted import put
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.errors import CorruptError, StorageError
+from steelyard.nodes.broker.kafka.shares.reads import ShareRead, ShareReads
 from steelyard.nodes.seam import Closed
+from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import ProduceResponse
 from steelyard.wire.kafka.messages.logs import (
@@ -103,6 +107,34 @@ def test_members_get_different_records_and_accept_them(shared: ShareRig) -> None
     assert one.fetch() == {}
     produce(shared, b"new")
     assert acquired(one.fetch()[0]) == [(6, 6, 1)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (CorruptError("log", 0, TOPIC, 0, 0, 1), E.CORRUPT_MESSAGE),
+        (StorageError("the disk is gone"), E.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_what_cannot_be_read_costs_no_other_partition(
+    shared: ShareRig, monkeypatch: pytest.MonkeyPatch, fault: StorageError, error: ErrorCode
+) -> None:
+    read = ShareReads.read
+
+    def failing(self: ShareReads, log: Log, *args: Any, **kwargs: Any) -> ShareRead | None:
+        if log.queue_id == 0:
+            raise fault
+        return read(self, log, *args, **kwargs)
+
+    one = ShareMember(shared, shared.topic_id, "m", "g", partitions=(0, 1))
+    produce(shared, b"a")
+    produce(shared, b"b", partition=1)
+    with monkeypatch.context() as patches:
+        patches.setattr(ShareReads, "read", failing)
+        found = one.fetch()
+    assert (found[0].error_code, acquired(found[0])) == (error, [])
+    assert (found[1].error_code, values(found[1])) == (0, [b"b"])
+    assert values(one.fetch()[0]) == [b"a"]
 
 
 def test_what_is_released_goes_to_who_waits(shared: ShareRig) -> None:
