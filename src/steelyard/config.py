@@ -310,6 +310,22 @@ class KafkaConfig:
     0 up to Kafka 4.2 and here; 1000 since 4.3, which makes members that join within a second of
     each other wait for their next heartbeat.
     """
+    group_share_session_timeout_ms: PositiveInt32 = 45_000
+    """Silence after which a member of a share group is removed."""
+    group_share_heartbeat_interval_ms: PositiveInt32 = 5_000
+    """Heartbeat interval of members of share groups."""
+    group_share_max_size: Annotated[int, Meta(ge=1, le=1_000)] = 200
+    """Maximum members of a share group."""
+    group_share_assignment_interval_ms: Annotated[int, Meta(ge=0, le=15_000)] = 0
+    """Minimum time between two target assignments of a share group; 1000 in Kafka."""
+    group_share_record_lock_duration_ms: Annotated[int, Meta(ge=1_000, le=3_600_000)] = 30_000
+    """Time for which a member of a share group acquires records."""
+    group_share_delivery_count_limit: Annotated[int, Meta(ge=2, le=25)] = 5
+    """How often a record is delivered to a share group that does not accept it."""
+    group_share_partition_max_record_locks: Annotated[int, Meta(ge=100, le=10_000)] = 2_000
+    """Maximum records of a partition that a share group has in flight."""
+    group_share_max_share_sessions: Annotated[int, Meta(ge=1, le=100_000)] = 2_000
+    """Maximum number of sessions of share groups' members."""
     group_consumer_migration_policy: MigrationPolicy = "bidirectional"
     """Whether groups with members change between the classic protocol and KIP-848.
 

@@ -53,18 +53,27 @@ def java_classes(version: str) -> str:
     return _classes("clients", version, sorted((HERE / "java").glob("*.java")))
 
 
+def share_classes() -> str:
+    """The same of those in `java/share/`, which need kafka-clients 4.3. Raises Missing."""
+    programs = sorted((HERE / "java" / "share").glob("*.java"))
+    programs = [*programs, HERE / "java" / "Lines.java"]
+    return _classes("clients", SERVER, programs, "share-classes")
+
+
 def streams_classes(version: str) -> str:
     """The same of those in `java/streams/`, with Kafka Streams. Raises Missing."""
     programs = sorted((HERE / "java" / "streams").glob("*.java"))
-    return _classes("streams", version, [*programs, HERE / "java" / "Lines.java"])
+    programs = [*programs, HERE / "java" / "Lines.java"]
+    return _classes("streams", version, programs, "streams-classes")
 
 
 def record_classes() -> str:
     """The same of those in `java/records/`, with the server. Raises Missing."""
-    return _classes("server", SERVER, sorted((HERE / "java" / "records").glob("*.java")))
+    programs = sorted((HERE / "java" / "records").glob("*.java"))
+    return _classes("server", SERVER, programs, "server-classes")
 
 
-def _classes(profile: str, version: str, programs: list[Path]) -> str:
+def _classes(profile: str, version: str, programs: list[Path], name: str = "classes") -> str:
     library = jars(profile, version)
     release = "17" if profile == "server" else "11"
     sources = [*programs, HERE.parent / "java" / "Json.java"]
@@ -87,7 +96,6 @@ def _classes(profile: str, version: str, programs: list[Path]) -> str:
             f"the Java programs do not compile against Kafka {version}",
         )
 
-    name = "classes" if profile == "clients" else f"classes-{profile}"
     return f"{made(f'{name}-{version}', sources, compile_all)}:{library}/*"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from steelyard.config import KafkaConfig
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.effects import Effects, Moved
-from steelyard.groups.kafka.groups import CoordinatedGroups, Group, TopicsView
+from steelyard.groups.kafka.groups import SHARE, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.offsets import CommittedOffset, Concerns, Offsets
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -190,7 +190,7 @@ class Committing:
     def delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Handle an OffsetDelete. Raises StorageError; then nothing was deleted."""
         group = self._groups.get(request.group_id)
-        if group is None:
+        if group is None or group.kind == SHARE:
             return OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
         consumers = group.protocol_type == PROTOCOL_TYPE
         if isinstance(group, ClassicGroup) and not group.is_empty and not consumers:

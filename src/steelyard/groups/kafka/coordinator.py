@@ -26,7 +26,7 @@ from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
 from steelyard.groups.kafka.fetching import OffsetFetching
 from steelyard.groups.kafka.flapping import name_of
-from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
+from steelyard.groups.kafka.groups import SHARE, Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.listing import Listing
 from steelyard.groups.kafka.moving import Moving
 from steelyard.groups.kafka.offsets import Offsets
@@ -195,7 +195,7 @@ class Coordinator:
         if isinstance(group, ClassicGroup):
             return group
         error = ErrorCode.NONE
-        if group is not None and not group.is_empty:
+        if group is not None and (not group.is_empty or group.kind == SHARE):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         elif request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID

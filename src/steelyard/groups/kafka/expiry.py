@@ -4,7 +4,7 @@
 - A group without members: from when it became empty.
 - A stable group of consumers: offsets of topics to which no member subscribes, from the commit.
 - A commit with its own retention (OffsetCommit up to version 4): that one.
-- Offsets with an open transaction stay.
+- Offsets with an open transaction stay, and so do share groups.
 Source: OffsetMetadataManager.java (cleanupExpiredOffsets), ClassicGroup.java
 (offsetExpirationCondition); KIP-211.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.effects import Effects
-from steelyard.groups.kafka.groups import CoordinatedGroups, Group
+from steelyard.groups.kafka.groups import SHARE, CoordinatedGroups, Group
 from steelyard.groups.kafka.offsets import CommittedOffset, Offsets
 from steelyard.types import LogLine
 
@@ -55,5 +55,5 @@ class Expiry:
 
 
 def _is_idle(group: Group) -> bool:
-    """Return whether no client is about to join."""
-    return not (isinstance(group, ClassicGroup) and group.pending)
+    """Return whether no client is about to join, and the group need not be deleted by hand."""
+    return group.kind != SHARE and not (isinstance(group, ClassicGroup) and group.pending)

@@ -1,4 +1,4 @@
-"""The common parts of both kinds of group (classic and KIP-848), and their view of the cluster."""
+"""The common parts of all kinds of groups (classic, KIP-848, share); their view of the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
 GROUPS_MAX = 100_000
-"""Most groups of both kinds together."""
+"""Most groups of all kinds together."""
+
+SHARE = "share"
+"""The kind of share groups, which is also their protocol type. Source: GroupType, ShareGroup."""
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -37,7 +40,7 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class CoordinatedMember(Protocol):
-    """A member of a group of either kind."""
+    """A member of a group of consumers, of either kind."""
 
     @property
     def member_id(self) -> str: ...
@@ -72,11 +75,11 @@ class TopicsView(Protocol):
 
 
 class Group(Protocol):
-    """A group of either kind."""
+    """A group of any kind."""
 
     group_id: str
     kind: str
-    """`classic` or `consumer` (GroupType)."""
+    """`classic`, `consumer` or `share` (GroupType)."""
 
     @property
     def state(self) -> str:

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups for groups of both kinds.
+"""DescribeGroups, ListGroups and DeleteGroups for groups of all kinds.
 
 DescribeGroups supports classic groups only; others are described by ConsumerGroupDescribe.
 Source: GroupMetadataManager.java (listGroups, describeGroups), GroupCoordinatorShard.java

@@ -1,4 +1,4 @@
-"""The times of groups in which the coordinator assigns: KIP-848 and streams groups.
+"""The times of groups in which the coordinator assigns: KIP-848, share and streams groups.
 
 They may differ from group to group and change at run time.
 """

@@ -40,6 +40,8 @@ from steelyard.wire.kafka.messages import (
     offsets,
     placement,
     quotas,
+    share_data,
+    share_groups,
     streams_groups,
     topics,
     transactions,
@@ -419,6 +421,43 @@ CASES = [
         GROUP_DENIED,
     ),
     Case(
+        share_groups.ShareGroupHeartbeatRequest("g", "m", 0, None, ["orders"]),
+        [right(Op.READ, GROUP), right(Op.DESCRIBE, TOPIC)],
+        GROUP_DENIED,
+    ),
+    Case(share_groups.ShareGroupDescribeRequest(["g"]), [right(Op.DESCRIBE, GROUP)], GROUP_DENIED),
+    Case(share_data.ShareFetchRequest("g", "m"), [right(Op.READ, GROUP)], GROUP_DENIED),
+    Case(share_data.ShareAcknowledgeRequest("g", "m"), [right(Op.READ, GROUP)], GROUP_DENIED),
+    Case(
+        share_groups.DescribeShareGroupOffsetsRequest(
+            [
+                share_groups.DescribeShareGroupOffsetsRequestGroup(
+                    "g", partitions(share_groups.DescribeShareGroupOffsetsRequestTopic, 0)
+                )
+            ]
+        ),
+        [right(Op.DESCRIBE, GROUP), right(Op.DESCRIBE, TOPIC)],
+        GROUP_DENIED,
+    ),
+    Case(
+        share_groups.AlterShareGroupOffsetsRequest(
+            "g",
+            partitions(
+                share_groups.AlterShareGroupOffsetsRequestTopic,
+                share_groups.AlterShareGroupOffsetsRequestPartition(0, 0),
+            ),
+        ),
+        [right(Op.READ, GROUP), right(Op.READ, TOPIC)],
+        GROUP_DENIED,
+    ),
+    Case(
+        share_groups.DeleteShareGroupOffsetsRequest(
+            "g", [share_groups.DeleteShareGroupOffsetsRequestTopic("orders")]
+        ),
+        [right(Op.DELETE, GROUP), right(Op.READ, TOPIC)],
+        GROUP_DENIED,
+    ),
+    Case(
         placement.AlterReplicaLogDirsRequest(
             [placement.AlterReplicaLogDir("logs", partitions(placement.AlterReplicaLogDirTopic, 0))]
         ),
@@ -573,6 +612,34 @@ def test_a_fetch_session_ends_with_the_right(access: Rig) -> None:
     assert set(codes_in(fetch(1))) == {0, TOPIC_DENIED}
     access.grant(right(Op.READ, TOPIC))
     assert set(codes_in(fetch(2))) == {0}
+
+
+def test_a_share_session_ends_with_the_right(access: Rig) -> None:
+    """1. A member reads. 2. The right is taken: it gets nothing, and cannot acknowledge. 3. It comes back."""
+    access.grant(right(Op.READ, GROUP), right(Op.READ, TOPIC))
+
+    def fetch(epoch: int, *acknowledged: share_data.AcknowledgementBatch) -> Any:
+        parts = [share_data.AcknowledgePartition(0, acknowledged)]
+        named = (
+            [share_data.AcknowledgeTopic(access.ids[0], parts)] if acknowledged or not epoch else []
+        )
+        answer = access.alice_asks(
+            share_data.ShareFetchRequest("g", "m", epoch, 0, 0, 1000, 10, 10, topics=named)
+        )
+        return answer.responses[0].partitions[0] if answer.responses else None
+
+    assert fetch(0) is None
+    write = data.ProduceRequest(None, -1, 1000, [PRODUCED])
+    access.ask(write, 12, data.ProduceResponse)
+    found = fetch(1)
+    assert [each.last_offset for each in found.acquired_records] == [0]
+    access.take(right(Op.READ, TOPIC))
+    accept = share_data.AcknowledgementBatch(0, 0, [1])
+    refused = fetch(2, accept)
+    assert (refused.error_code, refused.acknowledge_error_code) == (TOPIC_DENIED, TOPIC_DENIED)
+    access.grant(right(Op.READ, TOPIC))
+    done = fetch(3, accept)
+    assert (done.error_code, done.acknowledge_error_code) == (0, 0)
 
 
 # -- what is hidden ------------------------------------------------------------------------------

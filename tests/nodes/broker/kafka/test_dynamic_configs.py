@@ -203,6 +203,16 @@ def members(rig: KafkaRig) -> int:
         ("g", (HEARTBEAT, SET, "50000"), 40, f"{SESSION} must be greater than {HEARTBEAT}"),
         ("g", (HEARTBEAT, SET, None), 42, f"Null value not supported for : {HEARTBEAT}"),
         ("g", (HEARTBEAT, 2, "7000"), 40, f"Can't APPEND to key {HEARTBEAT}"),
+        ("g", ("share.auto.offset.reset", SET, "none"), 40, "either 'earliest', 'latest' or"),
+        ("g", ("share.isolation.level", SET, "dirty"), 40, "String must be one of: read_unc"),
+        ("g", ("share.renew.acknowledge.enable", SET, "maybe"), 40, "either true or false"),
+        ("g", ("share.delivery.count.limit", SET, "1"), 40, "Value must be between 2 and 25"),
+        (
+            "g",
+            ("share.heartbeat.interval.ms", SET, "50000"),
+            40,
+            "share.session.timeout.ms must be greater than share.heartbeat.interval.ms",
+        ),
     ],
 )
 def test_what_a_group_cannot_have(

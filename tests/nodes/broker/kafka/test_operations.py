@@ -58,17 +58,23 @@ def test_features_are_announced(rig: KafkaRig) -> None:
     }
     assert found == {
         "group.version": (1, 1),
+        "share.version": (1, 1),
         "streams.version": (1, 1),
         "transaction.version": (2, 2),
     }
     assert answer.finalized_features_epoch == 0
     assert supported(answer) == {
         "group.version": (1, 1),
+        "share.version": (1, 1),
         "streams.version": (1, 1),
         "transaction.version": (0, 2),
     }
     older = rig.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
-    assert supported(older) == {"group.version": (1, 1), "streams.version": (1, 1)}
+    assert supported(older) == {
+        "group.version": (1, 1),
+        "share.version": (1, 1),
+        "streams.version": (1, 1),
+    }
     assert not {each.api_key for each in answer.api_keys} & set(UNANNOUNCED)
 
 

@@ -47,6 +47,7 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
+from steelyard.nodes.broker.kafka.groups.share_groups import ShareGroupCalls
 from steelyard.nodes.broker.kafka.groups.streams_groups import StreamsGroupCalls
 from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
 from steelyard.nodes.broker.kafka.logins.links import ANONYMOUS, LinkLogins
@@ -59,6 +60,8 @@ from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
 from steelyard.nodes.broker.kafka.quotas.throttles import Throttles
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
 from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
+from steelyard.nodes.broker.kafka.shares.group_deletion import GroupDeletion
+from steelyard.nodes.broker.kafka.shares.service import ShareService
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.additions import PartitionAdditions
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
@@ -246,6 +249,21 @@ class KafkaService:
             self.notes,
             None if guard is None else guard.may_read,
         )
+        self.shares = ShareService(
+            parts,
+            cluster,
+            groups,
+            group_settings,
+            self.topology.forwarding,
+            places,
+            self.producers,
+            self.faults,
+            None if guard is None else guard.may_read,
+            now,
+        )
+        self.share_group_calls = ShareGroupCalls(
+            self.shares.groups, cluster, durability, self.group_requests.settle, self.faults
+        )
 
         table = store.table("kafka_transactions")
         transactions = TransactionCoordinator(
@@ -303,7 +321,16 @@ class KafkaService:
             self.group_offsets,
             self.consumer_group_calls,
             self.streams_group_calls,
+            self.share_group_calls,
+            GroupDeletion(
+                groups,
+                self.coordinator.listing,
+                self.shares.offsets,
+                cluster,
+                durability,
+            ),
             self.fetches,
+            *self.shares.serving,
             requests,
             self.markings,
             txn_offsets,
@@ -346,8 +373,10 @@ class KafkaService:
             self.group_requests,
             self.consumer_group_calls,
             self.streams_group_calls,
+            self.share_group_calls,
             self.producers,
             self.fetches,
+            self.shares.fetches,
             self.markings,
             self.additions,
             self.handover,
@@ -425,6 +454,8 @@ class KafkaService:
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
         delete = partial(self.group_offsets.topic_deleted, topic)
         self.cluster.postponed.do(f"offsets {topic}", delete)
+        delete = partial(self.shares.topic_deleted, topic)
+        self.cluster.postponed.do(f"shares {topic}", delete)
 
     def await_ready(self, call_id: int, effects: list[Effect]) -> None:
         """Answer an `Asked` once Kafka clients are served."""
@@ -447,6 +478,7 @@ class KafkaService:
         link = event.link
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
+        self.shares.fetches.closed(link, now, effects)
         self.notes.closed(link)
         self.logins.closed(link)
         is_known = self.channel.closed(link)
@@ -464,10 +496,11 @@ class KafkaService:
 
     def appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Wake the fetches that wait for something new in a queue."""
-        if self.fetches.wait_at(topic, queue_id):
-            self.throttles.begin(now)
-            self.fetches.wake(topic, queue_id, now, effects)
-            self._set_timer(self.fetches.next_at, effects)
+        for fetches in (self.fetches, self.shares.fetches):
+            if fetches.wait_at(topic, queue_id):
+                self.throttles.begin(now)
+                fetches.wake(topic, queue_id, now, effects)
+                self._set_timer(fetches.next_at, effects)
 
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
@@ -528,7 +561,9 @@ class KafkaService:
         self.coordinator.check()
         self.consumer_groups.check()
         self.streams_group_calls.check()
+        self.share_group_calls.check()
         self.fetches.check()
+        self.shares.fetches.check()
         self.producers.check()
         self.markings.check()
         self.producing.check()

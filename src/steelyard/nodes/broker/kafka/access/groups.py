@@ -30,7 +30,13 @@ from steelyard.nodes.broker.kafka.access.verdicts import (
     serve_some,
 )
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import cluster, consumer_groups, offsets, streams_groups
+from steelyard.wire.kafka.messages import (
+    cluster,
+    consumer_groups,
+    offsets,
+    share_groups,
+    streams_groups,
+)
 from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 _CODES = {TOPIC: TOPIC_DENIED, GROUP: GROUP_DENIED, TRANSACTIONAL_ID: TRANSACTION_DENIED}
@@ -203,6 +209,16 @@ def _described(check: Check, group: Any) -> Any:
         return group
     if check.message.include_authorized_operations:  # type: ignore[attr-defined]
         group = replace(group, authorized_operations=check.operations(GROUP, group.group_id))
+    if isinstance(group, streams_groups.DescribedGroup):
+        return _described_streams(check, group)
+    if not all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in _topics_in(group)):
+        text = "The group has described topic(s) that the client is not authorized to describe."
+        return replace(group, error_code=TOPIC_DENIED, error_message=text, members=())
+    return group
+
+
+def _topics_in(group: Any) -> list[str]:
+    """Return the topics that the description of a group tells of, but for classic groups."""
     if isinstance(group, consumer_groups.DescribedGroup):
         named = {name for member in group.members for name in member.subscribed_topic_names} | {
             part.topic_name
@@ -210,12 +226,15 @@ def _described(check: Check, group: Any) -> Any:
             for assigned in (member.assignment, member.target_assignment)
             for part in assigned.topic_partitions
         }
-        if not all(check.needs(AclOperation.DESCRIBE, TOPIC, name) for name in sorted(named)):
-            text = "The group has described topic(s) that the client is not authorized to describe."
-            return replace(group, error_code=TOPIC_DENIED, error_message=text, members=())
-    if isinstance(group, streams_groups.DescribedGroup):
-        return _described_streams(check, group)
-    return group
+    elif isinstance(group, share_groups.DescribedShareGroup):
+        named = {
+            part.topic_name
+            for member in group.members
+            for part in member.assignment.topic_partitions
+        }
+    else:
+        named = set()
+    return sorted(named)
 
 
 def _described_streams(
@@ -240,9 +259,13 @@ _LISTED_GROUPS = filtered(
 )
 
 
-def consumer_heartbeat(check: Check) -> AccessVerdict:
+def heartbeat(check: Check) -> AccessVerdict:
+    """The group needs READ, and each topic subscribed to DESCRIBE."""
     message = check.message
-    assert isinstance(message, consumer_groups.ConsumerGroupHeartbeatRequest)
+    assert isinstance(
+        message,
+        consumer_groups.ConsumerGroupHeartbeatRequest | share_groups.ShareGroupHeartbeatRequest,
+    )
     if not check.needs(AclOperation.READ, GROUP, message.group_id):
         return failed(check, GROUP_DENIED)
     names = message.subscribed_topic_names or ()

@@ -21,9 +21,9 @@ from steelyard.nodes.broker.kafka.access.administration import (
     reassign,
 )
 from steelyard.nodes.broker.kafka.access.groups import (
-    consumer_heartbeat,
     describe_groups,
     find_coordinator,
+    heartbeat,
     list_groups,
     offset_commit,
     offset_delete,
@@ -37,6 +37,12 @@ from steelyard.nodes.broker.kafka.access.records import (
     leader_epochs,
     list_offsets,
     produce,
+)
+from steelyard.nodes.broker.kafka.access.share_groups import (
+    alter_share_offsets,
+    delete_share_offsets,
+    describe_share_offsets,
+    of_share_group,
 )
 from steelyard.nodes.broker.kafka.access.topics import (
     create_topics,
@@ -81,6 +87,8 @@ from steelyard.wire.kafka.messages import (
     offsets,
     placement,
     quotas,
+    share_data,
+    share_groups,
     streams_groups,
     telemetry,
     tokens,
@@ -182,11 +190,21 @@ NEEDS: Mapping[int, Need | None] = {
             AclOperation.DESCRIBE, TRANSACTIONAL_ID, each.transactional_id
         ),
     ),
-    consumer_groups.CONSUMER_GROUP_HEARTBEAT.key: consumer_heartbeat,
+    consumer_groups.CONSUMER_GROUP_HEARTBEAT.key: heartbeat,
     consumer_groups.CONSUMER_GROUP_DESCRIBE.key: describe_groups(
         "group_ids",
         lambda name: consumer_groups.DescribedGroup(GROUP_DENIED, TEXT, name),
     ),
+    share_groups.SHARE_GROUP_HEARTBEAT.key: heartbeat,
+    share_groups.SHARE_GROUP_DESCRIBE.key: describe_groups(
+        "group_ids",
+        lambda name: share_groups.DescribedShareGroup(GROUP_DENIED, TEXT, name),
+    ),
+    share_data.SHARE_FETCH.key: of_share_group,
+    share_data.SHARE_ACKNOWLEDGE.key: of_share_group,
+    share_groups.DESCRIBE_SHARE_GROUP_OFFSETS.key: describe_share_offsets,
+    share_groups.ALTER_SHARE_GROUP_OFFSETS.key: alter_share_offsets,
+    share_groups.DELETE_SHARE_GROUP_OFFSETS.key: delete_share_offsets,
     streams_groups.STREAMS_GROUP_HEARTBEAT.key: streams_heartbeat,
     streams_groups.STREAMS_GROUP_DESCRIBE.key: describe_groups(
         "group_ids",
@@ -196,5 +214,6 @@ NEEDS: Mapping[int, Need | None] = {
 """By API key; None: whoever has been let in may send it, or the handler asks (Fetch).
 
 The handler of StreamsGroupHeartbeat also asks who may create the internal topics of a group.
+ShareFetch and ShareAcknowledge need READ of their group here; the handlers ask for each topic.
 
 There are no tokens and no telemetry, so that asking for them needs nothing."""

@@ -1,6 +1,7 @@
-"""The settings of KIP-848 and streams groups, by Kafka's names; a change applies at once.
+"""The settings of groups whose coordinator assigns, by Kafka's names; a change applies at once.
 
-A group that does not set one has the broker's. Source: group-coordinator/GroupConfig.java.
+These are KIP-848, share and streams groups. A group that does not set one has the broker's, if
+there is one. Source: group-coordinator/GroupConfig.java.
 """
 
 from __future__ import annotations
@@ -10,27 +11,39 @@ from collections.abc import Mapping
 from steelyard.config import KafkaConfig
 from steelyard.errors import ConfigError
 from steelyard.nodes.broker.dynamic_configs import GROUP, DynamicConfigs
+from steelyard.nodes.broker.kafka.cluster.offset_reset import LATEST, strategy_fault
 from steelyard.nodes.broker.kafka.cluster.topic_settings import (
+    BOOLEAN,
+    STRING,
     KafkaSetting,
     broker_settings,
     value_fault,
 )
 
-CONSUMER, STREAMS = "consumer", "streams"
-"""The kinds of groups with settings, as their names begin."""
+KINDS = CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
+"""The kinds of groups with settings, with which the names of these begin."""
 
 SESSION_MS, HEARTBEAT_MS = "session.timeout.ms", "heartbeat.interval.ms"
 ASSIGNMENT_MS = "assignment.interval.ms"
+"""Settings of each kind, after the name of the kind."""
+
+LOCK_MS = f"{SHARE}.record.lock.duration.ms"
+DELIVERIES_MAX = f"{SHARE}.delivery.count.limit"
+LOCKS_MAX = f"{SHARE}.partition.max.record.locks"
+OFFSET_RESET = f"{SHARE}.auto.offset.reset"
+ISOLATION = f"{SHARE}.isolation.level"
+RENEWALS = f"{SHARE}.renew.acknowledge.enable"
 INITIAL_DELAY_MS = f"{STREAMS}.initial.rebalance.delay.ms"
 STANDBY_REPLICAS = f"{STREAMS}.num.standby.replicas"
 
-_OF_BOTH = {SESSION_MS: (1_000, 1_800_000), HEARTBEAT_MS: (100, 60_000), ASSIGNMENT_MS: (0, 15_000)}
+READ_COMMITTED = "read_committed"
+
+_OF_EACH = {SESSION_MS: (1_000, 1_800_000), HEARTBEAT_MS: (100, 60_000), ASSIGNMENT_MS: (0, 15_000)}
 _RANGES = {
-    **{
-        f"{kind}.{name}": limits
-        for kind in (CONSUMER, STREAMS)
-        for name, limits in _OF_BOTH.items()
-    },
+    **{f"{kind}.{name}": limits for kind in KINDS for name, limits in _OF_EACH.items()},
+    LOCK_MS: (1_000, 3_600_000),
+    DELIVERIES_MAX: (2, 25),
+    LOCKS_MAX: (100, 10_000),
     INITIAL_DELAY_MS: (0, 2**31 - 1),
     STANDBY_REPLICAS: (0, 10),
 }
@@ -38,13 +51,32 @@ _TEXTS = {
     SESSION_MS: "Silence after which a member is removed.",
     HEARTBEAT_MS: "Interval of the members' heartbeats.",
     ASSIGNMENT_MS: "Minimum time between two target assignments.",
+    LOCK_MS: "Time for which a member acquires records.",
+    DELIVERIES_MAX: "How often a record is delivered that nobody accepts.",
+    LOCKS_MAX: "Maximum records of a partition in flight.",
     INITIAL_DELAY_MS: "Time that the first rebalance of an empty group waits for further members.",
     STANDBY_REPLICAS: "Standbys of each task with state.",
+}
+_WITHOUT_DEFAULTS_OF_BROKERS = {
+    OFFSET_RESET: KafkaSetting(
+        STRING,
+        LATEST,
+        "Where a share group begins: earliest, latest, or by_duration: and how far back.",
+    ),
+    ISOLATION: KafkaSetting(
+        STRING,
+        "read_uncommitted",
+        "Whether records of transactions that were aborted are delivered.",
+        choices=("read_uncommitted", READ_COMMITTED),
+    ),
+    RENEWALS: KafkaSetting(
+        BOOLEAN, "true", "Whether members may renew the time for which they have records."
+    ),
 }
 
 
 class GroupSettings:
-    """The settings of groups. `consumer`, `streams`: what applies to groups of these kinds."""
+    """The settings of groups. `consumer`, `share`, `streams`: what applies to groups of a kind."""
 
     def __init__(self, config: KafkaConfig, configs: DynamicConfigs) -> None:
         brokers = {kafka.name: setting for kafka, setting in broker_settings(config).items()}
@@ -55,9 +87,10 @@ class GroupSettings:
                 highest=highest,
             )
             for name, (lowest, highest) in _RANGES.items()
-        }
+        } | _WITHOUT_DEFAULTS_OF_BROKERS
         self._configs = configs
         self.consumer = KindSettings(self, CONSUMER)
+        self.share = KindSettings(self, SHARE)
         self.streams = KindSettings(self, STREAMS)
 
     def of(self, group_id: str) -> Mapping[str, str]:
@@ -69,20 +102,27 @@ class GroupSettings:
         setting = self.known.get(name)
         if setting is None:
             raise ConfigError(f"Unknown group config name: {name[:200]}")
-        fault = value_fault(setting, value)
+        fault = strategy_fault(value) if name == OFFSET_RESET else value_fault(setting, value)
         if fault:
             raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
 
     def check_all(self, settings: Mapping[str, str]) -> None:
         """Raise ConfigError if a group cannot have these settings together."""
-        for kind in (CONSUMER, STREAMS):
+        for kind in KINDS:
             session, heartbeat = f"{kind}.{SESSION_MS}", f"{kind}.{HEARTBEAT_MS}"
-            if self.value(settings, session) <= self.value(settings, heartbeat):
+            if self._value(settings, session) <= self._value(settings, heartbeat):
                 raise ConfigError(f"{session} must be greater than {heartbeat}")
 
-    def value(self, settings: Mapping[str, str], name: str) -> int:
-        """Return a setting: what was set, or the broker's."""
+    def _value(self, settings: Mapping[str, str], name: str) -> int:
         return int(settings.get(name, self.known[name].value))
+
+    def number(self, group_id: str, name: str) -> int:
+        """Return a setting of a group that is a number."""
+        return self._value(self.of(group_id), name)
+
+    def text(self, group_id: str, name: str) -> str:
+        """Return a setting of a group."""
+        return self.of(group_id).get(name, self.known[name].value)
 
 
 class KindSettings:
@@ -92,20 +132,17 @@ class KindSettings:
         self._settings = settings
         self._kind = kind
 
-    def _value(self, group_id: str, name: str) -> int:
-        return self._settings.value(self._settings.of(group_id), name)
-
     def session_timeout_ms(self, group_id: str) -> int:
-        return self._value(group_id, f"{self._kind}.{SESSION_MS}")
+        return self._settings.number(group_id, f"{self._kind}.{SESSION_MS}")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        return self._value(group_id, f"{self._kind}.{HEARTBEAT_MS}")
+        return self._settings.number(group_id, f"{self._kind}.{HEARTBEAT_MS}")
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        return self._value(group_id, f"{self._kind}.{ASSIGNMENT_MS}")
+        return self._settings.number(group_id, f"{self._kind}.{ASSIGNMENT_MS}")
 
     def initial_delay_ms(self, group_id: str) -> int:
-        return self._value(group_id, INITIAL_DELAY_MS)
+        return self._settings.number(group_id, INITIAL_DELAY_MS)
 
     def standby_replicas(self, group_id: str) -> int:
-        return self._value(group_id, STANDBY_REPLICAS)
+        return self._settings.number(group_id, STANDBY_REPLICAS)

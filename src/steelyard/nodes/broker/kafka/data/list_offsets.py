@@ -145,7 +145,7 @@ class ListOffsets:
             if timestamp == MAX_TIMESTAMP:
                 found = yield from _largest(log)
             else:
-                found = yield from _first_at(log, timestamp)
+                found = yield from first_at(log, timestamp)
         if committed:
             end = self._producers.last_stable(log)
         else:
@@ -158,7 +158,7 @@ class ListOffsets:
 _BEGINS = (EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD)
 
 
-def _first_at(log: Log, timestamp: int) -> Steps[Found | None]:
+def first_at(log: Log, timestamp: int) -> Steps[Found | None]:
     """Return the first record with this timestamp or a later one."""
     start = log.min_offset
     while True:

@@ -1,7 +1,7 @@
-"""APIs 11 to 16 and 42: the members of groups, and the groups that this broker coordinates.
+"""APIs 11 to 16: the members of groups, and the groups that this broker coordinates.
 
 - Members: 11 JoinGroup (versions 0-9), 12 Heartbeat (0-4), 13 LeaveGroup (0-5), 14 SyncGroup (0-5)
-- Groups: 15 DescribeGroups (0-6), 16 ListGroups (0-5), 42 DeleteGroups (0-3)
+- Groups: 15 DescribeGroups (0-6), 16 ListGroups (0-5)
 
 `groups.kafka` has the rules. This module adds who asks, where the answer goes, and NOT_COORDINATOR
 for the groups of other brokers. JoinGroup and SyncGroup may be answered minutes later, a Heartbeat
@@ -31,9 +31,6 @@ from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -238,23 +235,6 @@ class GroupRequests:
     def list_groups(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(ListGroupsRequest)
         return ListGroupsResponse(groups=self._coordinator.listing.all(request))
-
-    @serves(DeleteGroupsRequest)
-    def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.read(DeleteGroupsRequest)
-        results = []
-        for group_id in request.groups_names:
-            error = self.refusal(group_id)
-            if error is ErrorCode.NONE:
-                try:
-                    error = self._coordinator.listing.delete(group_id)
-                except StorageError as fault:
-                    effects.append(LogLine("ERROR", f"group {group_id} was not deleted: {fault}"))
-                    error = ErrorCode.NOT_COORDINATOR
-            results.append(DeletableGroupResult(group_id, error))
-        return self._durability.acknowledge_call(
-            call, DeleteGroupsResponse(results=results), effects
-        )
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 The answer to a request that went beyond the quota says for how long the client is to be silent
 (`throttle_time_ms`); whatever it does, nothing is taken from its link for so long. What counts are
-the records in Produce requests and Fetch responses. A fetch gets no more than a quota allows in
-WINDOW_MS, and is given what was read (Apache Kafka gives it nothing, and the records later).
+the records in Produce requests, and in Fetch and ShareFetch responses. A fetch gets no more than a
+quota allows in WINDOW_MS, and is given what was read. (Apache Kafka gives it nothing, and the
+records later.)
 Source: core/kafka/server/ClientQuotaManager.scala, KafkaApis.scala.
 """
 
@@ -33,6 +34,11 @@ from steelyard.wire.kafka.messages.data import (
     FetchResponse,
     ProduceRequest,
     ProduceResponse,
+)
+from steelyard.wire.kafka.messages.share_data import (
+    SHARE_FETCH,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 from steelyard.wire.kafka.schema import ApiMessage
 
@@ -67,6 +73,7 @@ class Throttles:
             **handlers,
             PRODUCE.key: partial(self._produce, handlers[PRODUCE.key]),
             FETCH.key: partial(self._fetch, handlers[FETCH.key]),
+            SHARE_FETCH.key: partial(self._fetch, handlers[SHARE_FETCH.key]),
         }
 
     def _limit(self, key: str, call: OpenRequest) -> tuple[float, QuotaOwner] | None:
@@ -104,11 +111,12 @@ class Throttles:
         limit = self._limit(CONSUMER_BYTE_RATE, call)
         if limit is None:
             return handler(call, now, effects)
-        message = call.read(FetchRequest)
+        message = call.message
+        assert isinstance(message, FetchRequest | ShareFetchRequest)
         bytes_max = max(1, int(limit[0] * WINDOW_MS / 1000))
 
         def complete(answer: ApiMessage) -> ApiMessage:
-            assert isinstance(answer, FetchResponse)
+            assert isinstance(answer, FetchResponse | ShareFetchResponse)
             size = sum(
                 len(part.records or b"") for topic in answer.responses for part in topic.partitions
             )

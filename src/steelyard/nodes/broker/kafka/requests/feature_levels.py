@@ -5,9 +5,10 @@ latest. They go from broker to broker with the settings that are changed at run 
 (`config_spreading`).
 
 transaction.version: 1 writes flexible records of transactions, 2 is KIP-890 for the clients that
-know it. group.version 1 is the consumer groups of KIP-848, streams.version 1 the streams groups of
-KIP-1071; these cannot be turned off.
-Source: server-common/server/common/GroupVersion.java, StreamsVersion.java, TransactionVersion.java.
+know it. group.version 1 is the consumer groups of KIP-848, share.version 1 the share groups of
+KIP-932, streams.version 1 the streams groups of KIP-1071; these cannot be turned off.
+Source: server-common/server/common/GroupVersion.java, ShareVersion.java, StreamsVersion.java,
+TransactionVersion.java.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from collections.abc import Mapping
 from steelyard.nodes.broker.dynamic_configs import FEATURES, DynamicConfig, DynamicConfigs
 
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     GROUP_VERSION: (1, 1),
+    SHARE_VERSION: (1, 1),
     STREAMS_VERSION: (1, 1),
     TRANSACTION_VERSION: (0, 2),
 }

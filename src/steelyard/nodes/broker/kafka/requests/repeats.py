@@ -24,6 +24,11 @@ from steelyard.wire.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIB
 from steelyard.wire.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS
 from steelyard.wire.kafka.messages.logs import DESCRIBE_PRODUCERS
 from steelyard.wire.kafka.messages.offsets import OFFSET_FETCH, OffsetFetchRequestTopic
+from steelyard.wire.kafka.messages.share_groups import (
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+)
 from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
 from steelyard.wire.kafka.schema import NO_ID, ApiMessage, Part
 
@@ -60,6 +65,13 @@ _LEVELS: dict[int, Sequence[_Level]] = {
     DESCRIBE_PRODUCERS.key: (_Level("topics", attrgetter("name")), _PARTITIONS),
     DESCRIBE_TRANSACTIONS.key: (_Level("transactional_ids", _itself),),
     CONSUMER_GROUP_DESCRIBE.key: (_Level("group_ids", _itself),),
+    SHARE_GROUP_DESCRIBE.key: (_Level("group_ids", _itself),),
+    DESCRIBE_SHARE_GROUP_OFFSETS.key: (
+        _Level("groups", attrgetter("group_id")),
+        _Level("topics", attrgetter("topic_name")),
+        _Level("partitions", _itself),
+    ),
+    DELETE_SHARE_GROUP_OFFSETS.key: (_Level("topics", attrgetter("topic_name")),),
     DESCRIBE_TOPIC_PARTITIONS.key: (_Level("topics", attrgetter("name")),),
 }
 """By API, the nested arrays of names; `_levels` adds those of OffsetFetch.

@@ -29,6 +29,12 @@ from steelyard.wire.kafka.messages.offsets import (
     OFFSET_FETCH,
     TXN_OFFSET_COMMIT,
 )
+from steelyard.wire.kafka.messages.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+)
 from steelyard.wire.kafka.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS, WRITE_TXN_MARKERS
 from steelyard.wire.kafka.schema import ApiMessage, Part
@@ -95,6 +101,12 @@ CUTS = {
     DESCRIBE_PRODUCERS.key: Cut(("topics", "partition_indexes"), _PARTITIONS),
     DESCRIBE_TRANSACTIONS.key: Cut(("transactional_ids",), ("transaction_states",)),
     CONSUMER_GROUP_DESCRIBE.key: Cut(("group_ids",), ("groups",), PART_GROUPS),
+    SHARE_GROUP_DESCRIBE.key: Cut(("group_ids",), ("groups",), PART_GROUPS),
+    DESCRIBE_SHARE_GROUP_OFFSETS.key: Cut(
+        ("groups", "topics", "partitions"), ("groups", "topics", "partitions")
+    ),
+    ALTER_SHARE_GROUP_OFFSETS.key: Cut(_PARTITIONS, ("responses", "partitions"), PART_BATCHES),
+    DELETE_SHARE_GROUP_OFFSETS.key: Cut(("topics",), ("responses",), PART_BATCHES),
 }
 
 
