@@ -54,6 +54,7 @@ from steelyard.wire.kafka.messages.share_groups import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsResponse,
+    DescribedShareGroup,
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
@@ -217,6 +218,26 @@ def test_an_empty_share_group_does_not_expire() -> None:
     rig.advance(120_000)
     described = rig.ask(ShareGroupDescribeRequest(["g"]), 1, ShareGroupDescribeResponse)
     assert described.groups[0].group_state == "Empty"
+
+
+def test_a_full_disk_admits_nobody_until_there_is_room(shared: ShareRig) -> None:
+    shared.disk.room_bytes = 0
+    assert beat(shared, 0).error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert beat(shared, 0, "new").error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert described(shared, "new").error_code == E.GROUP_ID_NOT_FOUND
+    shared.disk.room_bytes = None
+    for group in ("g", "new"):
+        answer = beat(shared, 0, group)
+        assert answer.error_code == 0
+        assert answer.assignment is not None
+        shared.restart()
+        assert beat(shared, answer.member_epoch, group).error_code == 0
+        assert [one.member_id for one in described(shared, group).members] == ["m"]
+
+
+def described(rig: ShareRig, group: str) -> DescribedShareGroup:
+    answer = rig.ask(ShareGroupDescribeRequest([group]), 1, ShareGroupDescribeResponse)
+    return answer.groups[0]
 
 
 # -- several brokers -------------------------------------------------------------------------------
