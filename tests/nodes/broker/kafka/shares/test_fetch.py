@@ -67,8 +67,12 @@ E = ErrorCode
 
 @pytest.fixture
 def shared() -> Iterator[ShareRig]:
-    """A broker with a topic of two partitions, and a group that begins at their start."""
-    rig = ShareRig()
+    """A broker with a topic of two partitions, and a group that begins at their start.
+
+    Transactional batches are stored as they come: no coordinator knows their producers.
+    """
+    kafka = KafkaConfig(transaction_partition_verification_enable=False)
+    rig = ShareRig(BrokerConfig(kafka=kafka))
     rig.topic_id = rig.create_topic(TOPIC, 2)
     configure(rig, "g", share_auto_offset_reset="earliest")
     yield rig
