@@ -64,7 +64,7 @@ def measure(interval_ms: int, seconds: float = SECONDS) -> Latencies:
             time.sleep(0.002)
         bulk.flush(30)
     rest = taken[len(taken) // 5 :]  # the first ones find a cold broker
-    cuts = statistics.quantiles(rest, n=100)
+    cuts = statistics.quantiles(rest, n=100, method="inclusive")
     return Latencies(cuts[49], cuts[98], max(rest), written)
 
 

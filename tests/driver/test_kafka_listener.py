@@ -124,11 +124,11 @@ def test_a_client_writes_and_reads(listener: Address) -> None:
 def test_an_unknown_api_closes_the_link_and_the_log_names_it(
     listener: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in Kafka; 76 is ShareGroupHeartbeat, which is not served."""
+    """As in Kafka; 83 is InitializeShareGroupState, which is not served."""
     with socket.create_connection(listener, 60) as link:
-        link.sendall(struct.pack(">ihhih", 10, 76, 1, 1, -1))
+        link.sendall(struct.pack(">ihhih", 10, 83, 1, 1, -1))
         assert link.recv(1) == b""
-    assert "broke the protocol: API key 76 is not supported" in caplog.text
+    assert "broke the protocol: API key 83 is not supported" in caplog.text
 
 
 def test_a_reply_of_50_megabytes(listener: Address) -> None:

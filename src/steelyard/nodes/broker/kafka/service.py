@@ -15,7 +15,6 @@ from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.streams.groups import StreamsGroups
-from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.access.changes import AclChanges
@@ -35,7 +34,6 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import Sessions
 from steelyard.nodes.broker.kafka.data.leader_epochs import LeaderEpochs
 from steelyard.nodes.broker.kafka.data.list_offsets import ListOffsets
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.kafka.data.produce import Produce
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.figures import KafkaFigureHandlers
 from steelyard.nodes.broker.kafka.groups.announcing import Announcing
@@ -63,14 +61,7 @@ from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
 from steelyard.nodes.broker.kafka.shares.group_deletion import GroupDeletion
 from steelyard.nodes.broker.kafka.shares.service import ShareService
 from steelyard.nodes.broker.kafka.topology import Topology
-from steelyard.nodes.broker.kafka.transactions.additions import PartitionAdditions
-from steelyard.nodes.broker.kafka.transactions.markers import Markers
-from steelyard.nodes.broker.kafka.transactions.marking import Markings
-from steelyard.nodes.broker.kafka.transactions.offsets import TxnOffsets
-from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
-from steelyard.nodes.broker.kafka.transactions.producing import TransactionalProduce
-from steelyard.nodes.broker.kafka.transactions.together import CommitsTogether
-from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRequests
+from steelyard.nodes.broker.kafka.transactions.service import TransactionService
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import PeerRequests
@@ -89,7 +80,6 @@ from steelyard.nodes.seam import (
     earliest,
 )
 from steelyard.wire.kafka.frame import RawReply, Request, SaslToken
-from steelyard.wire.kafka.messages.transactions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
 from steelyard.wire.remoting.bodies import DataVersion
 
 FOLLOW_UP_MS = 5
@@ -232,12 +222,9 @@ class KafkaService:
         self.quota_spreading = QuotaSpreading(quotas, cluster, peer_requests, self.faults)
 
         self.producers = Producers(store, durability, config.producer_id_expiration_ms, now)
-        table = store.table("kafka_producer_ids")
-        self.producer_ids = ProducerIds(config.node_id, table, durability, self.faults)
         self._delayed = DelayedRecords(
             parts, timers, self.producers, enabled=config.delayed_records
         )
-        self.markers = Markers(self.producers, store, parts.writer, self.faults)
         places = Partitions(cluster, parts.topics, store)
         sessions = Sessions(config.max_incremental_fetch_session_cache_slots, parts.rng)
         self.fetches = Fetches(
@@ -265,47 +252,24 @@ class KafkaService:
             self.shares.groups, cluster, durability, self.group_requests.settle, self.faults
         )
 
-        table = store.table("kafka_transactions")
-        transactions = TransactionCoordinator(
-            config,
-            table,
-            self.producer_ids.next_producer_id,
-            now,
-            version=lambda: features.transaction_version,
-            clock=parts.pulse.clock,
-        )
-        requests = TransactionRequests(
-            transactions, self.producer_ids, cluster, durability, self.faults
-        )
-        self.topology.forwarding.serve(ADD_PARTITIONS_TO_TXN.key, requests.add_partitions)
-        self.additions = PartitionAdditions(
-            cluster, self.topology.forwarding, durability, requests.result_of
-        )
-        verifies = config.transaction_partition_verification_enable
-        txn_offsets = TxnOffsets(
-            *(self.group_offsets, self.additions, cluster, durability, self.faults),
-            verifies=verifies,
-        )
-        produce = Produce(
-            *(parts, places, self.producers, self._delayed, self.faults), verifies=verifies
-        )
-        self.producing = TransactionalProduce(
-            produce, places, self.producers, self.additions, verifies=verifies
-        )
-        self.markings = Markings(
-            transactions,
+        self.transactions = TransactionService(
+            parts,
             cluster,
-            self.markers.write,
-            txn_offsets.end,
-            durability,
+            self.topology.forwarding,
+            places,
+            self.producers,
+            self._delayed,
+            self.group_offsets,
+            features,
             self.faults,
-            self.topology.forwarding if config.is_protected or is_guarded else None,
+            now,
+            is_private=config.is_protected or is_guarded,
         )
-        self.topology.forwarding.serve(WRITE_TXN_MARKERS.key, self.markings.write)
+        self.markings = self.transactions.markings
         self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults, features)
         moving = self.coordinator.moving
         self.handover = CoordinatorHandover(
-            cluster, moving, transactions, peer_requests, self.faults
+            *(cluster, moving, self.transactions.coordinator, peer_requests, self.faults)
         )
         serving = (
             *self.topology.serving,
@@ -331,10 +295,7 @@ class KafkaService:
             ),
             self.fetches,
             *self.shares.serving,
-            requests,
-            self.markings,
-            txn_offsets,
-            self.producing,
+            *self.transactions.serving,
             ListOffsets(places, self.producers, durability, self.faults),
             DeleteRecords(places, durability, self.faults),
             LeaderEpochs(places, durability),
@@ -350,7 +311,6 @@ class KafkaService:
             parts.statistics.kafka_requests,
             features,
         )
-        together = CommitsTogether(transactions, cluster, durability, self.faults)
         figures = KafkaFigureHandlers(
             parts, cluster, groups, self.coordinator.offsets, self.fetches
         )
@@ -359,7 +319,7 @@ class KafkaService:
             self.readers,
             reports,
             self.handover,
-            together,
+            self.transactions.together,
             figures,
             self.spreading,
             self.acl_spreading,
@@ -378,7 +338,7 @@ class KafkaService:
             self.fetches,
             self.shares.fetches,
             self.markings,
-            self.additions,
+            self.transactions.additions,
             self.handover,
             self.coordinator_logs,
             self.logins,
@@ -505,8 +465,7 @@ class KafkaService:
     def flushed(self, now: int, effects: list[Effect]) -> None:
         """Continue what was waiting for a flush."""
         self.throttles.begin(now)
-        self.markings.flushed(now, effects)
-        self.additions.flushed(now, effects)
+        self.transactions.flushed(now, effects)
         self._delayed.flushed()
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
@@ -565,8 +524,7 @@ class KafkaService:
         self.fetches.check()
         self.shares.fetches.check()
         self.producers.check()
-        self.markings.check()
-        self.producing.check()
+        self.transactions.check()
         self.topology.check()
         self.readers.check()
         self.announcing.check()
