@@ -53,7 +53,13 @@ class World:
         return f"{topic}#{times}" if times else topic
 
     def latest_label(self, topic: str) -> str:
-        """The label of the topic of this name that is there, or was deleted last."""
+        """The label of the topic of this name that is there, or was deleted last.
+
+        A `former_name` has the id of its topic.
+        """
+        _, is_former, topic_id = topic.partition("\0")
+        if is_former:
+            return label_of(bytes.fromhex(topic_id))
         times = self._deleted.get(topic, 0) - (topic not in self._topics)
         return f"{topic}#{times}" if times else topic
 
