@@ -24,7 +24,6 @@ SIZE = Size(
     rounds=3, startups=1, megabytes=WHOLE.megabytes, latency_s=WHOLE.latency_s, rebalances=False
 )
 PLAIN, TLS = "plain", "TLS"
-APACHE = "apache"
 
 
 def servers_of(

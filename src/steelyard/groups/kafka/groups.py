@@ -1,4 +1,4 @@
-"""The common parts of all kinds of groups (classic, KIP-848, share); their view of the cluster."""
+"""The common parts of all kinds of groups; their view of the cluster."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Group(Protocol):
 
     group_id: str
     kind: str
-    """`classic`, `consumer` or `share` (GroupType)."""
+    """`classic`, `consumer`, `share` or `streams` (GroupType)."""
 
     @property
     def state(self) -> str:

@@ -84,7 +84,9 @@ def mark(
 ) -> ErrorCode:
     effects: list[Effect] = []
     marking = Marking("", producer_id, epoch, commit, (), version)
-    code = side(rig).transactions.markers.write(TOPIC, 0, marking, coordinator_epoch, rig.now, effects)
+    code = side(rig).transactions.markers.write(
+        TOPIC, 0, marking, coordinator_epoch, rig.now, effects
+    )
     rig._make_true(effects)
     rig.node.check()
     return code

@@ -43,6 +43,7 @@ from steelyard.groups.kafka.effects import (
 )
 from steelyard.groups.kafka.flapping import name_of
 from steelyard.groups.kafka.groups import Reader, TopicsView
+from steelyard.groups.kafka.member_epochs import commit_fault, fetch_fault
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.window import JoinWindow
 from steelyard.types import TopicPartition, numbers_by_topic
@@ -70,9 +71,6 @@ DAMPED = "damped"
 """Purpose of a member's timer: it flaps, and may have a share from then on."""
 
 TIMERS = (SESSION, REBALANCE, JOIN, SYNC, DAMPED)
-
-COMMIT_VERSION_MIN = 9
-"""The first version of OffsetCommit for members of these groups."""
 
 
 class ConsumerGroup:
@@ -238,24 +236,22 @@ class ConsumerGroup:
         transactional: bool,
         now: int,
     ) -> ErrorCode:
-        """Implement `Group.check_commit`.
+        """Implement `Group.check_commit`; `check_commit_partition` judges an older epoch.
 
-        An older epoch passes: `check_commit_partition` judges it. Source:
-        ConsumerGroup.validateOffsetCommit.
+        A member of the classic protocol has its own generation only.
         """
-        if generation < 0 and not self._members:
-            return ErrorCode.NONE
-        if transactional and (generation, member_id, instance_id) == (-1, "", None):
-            return ErrorCode.NONE
         member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if member.classic is not None:
+        if member is not None and member.classic is not None:
             same = generation == member.epoch
             return ErrorCode.NONE if same else ErrorCode.ILLEGAL_GENERATION
-        if not transactional and version < COMMIT_VERSION_MIN:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.STALE_MEMBER_EPOCH if generation > member.epoch else ErrorCode.NONE
+        return commit_fault(
+            self._members,
+            member_id,
+            instance_id,
+            generation,
+            version=version,
+            transactional=transactional,
+        )
 
     def check_commit_partition(
         self, member_id: str, generation: int, partition: TopicPartition
@@ -270,16 +266,13 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Implement `Group.check_fetch`. Source: ConsumerGroup.validateOffsetFetch."""
-        if member_id is None and member_epoch < 0:
-            return ErrorCode.NONE
+        """Implement `Group.check_fetch`."""
+        fault = fetch_fault(self._members, member_id, member_epoch)
         member = self._members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if member_epoch == member.epoch:
-            return ErrorCode.NONE
-        is_classic = member.classic is not None
-        return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        is_classic = member is not None and member.classic is not None
+        if fault is ErrorCode.STALE_MEMBER_EPOCH and is_classic:
+            return ErrorCode.ILLEGAL_GENERATION
+        return fault
 
     # -- changes ---------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskRunner, TaskShare, assign
 from steelyard.groups.kafka.effects import BUMPS_MAX, Began, Begun, Cause, Effects, Ended
 from steelyard.groups.kafka.groups import Reader, TopicsView
+from steelyard.groups.kafka.member_epochs import commit_fault, fetch_fault
 from steelyard.groups.kafka.streams.configuration import ConfiguredTopology, configured
 from steelyard.groups.kafka.streams.member import StreamsGroupMember
 from steelyard.groups.kafka.streams.reconciliation import FreeTasks
@@ -50,9 +51,6 @@ SESSION, REBALANCE = "session", "rebalance"
 
 TARGET, INITIAL = "target", "initial"
 """Purposes of a group's timers: its next target, its first one may be computed."""
-
-COMMIT_VERSION_MIN = 9
-"""The first version of OffsetCommit for members of these groups."""
 
 
 class StreamsGroupState(StrEnum):
@@ -229,21 +227,15 @@ class StreamsGroup:
         transactional: bool,
         now: int,
     ) -> ErrorCode:
-        """Implement `Group.check_commit`.
-
-        An older epoch passes: `check_commit_partition` judges it. Source:
-        StreamsGroup.validateOffsetCommit.
-        """
-        if generation < 0 and not self._members:
-            return ErrorCode.NONE
-        if transactional and (generation, member_id, instance_id) == (-1, "", None):
-            return ErrorCode.NONE
-        member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and version < COMMIT_VERSION_MIN:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.STALE_MEMBER_EPOCH if generation > member.epoch else ErrorCode.NONE
+        """Implement `Group.check_commit`; `check_commit_partition` judges an older epoch."""
+        return commit_fault(
+            self._members,
+            member_id,
+            instance_id,
+            generation,
+            version=version,
+            transactional=transactional,
+        )
 
     def check_commit_partition(
         self, member_id: str, generation: int, partition: TopicPartition
@@ -259,14 +251,8 @@ class StreamsGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Implement `Group.check_fetch`. Source: StreamsGroup.validateOffsetFetch."""
-        if member_id is None and member_epoch < 0:
-            return ErrorCode.NONE
-        member = self._members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        same = member_epoch == member.epoch
-        return ErrorCode.NONE if same else ErrorCode.STALE_MEMBER_EPOCH
+        """Implement `Group.check_fetch`."""
+        return fetch_fault(self._members, member_id, member_epoch)
 
     # -- changes ---------------------------------------------------------------------------------
 

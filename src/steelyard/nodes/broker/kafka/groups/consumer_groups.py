@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as done
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.descriptions import descriptions
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect, Link
 from steelyard.wire.kafka.errors import ErrorCode
@@ -29,13 +28,6 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     DescribedGroup,
 )
 from steelyard.wire.kafka.schema import ApiMessage
-
-ALLOWED_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""All operations on a group, as bits, because nobody is refused any.
-
-Read, delete, describe, describe configs and alter configs. Source:
-security/authorizer/AclEntry.java supportedOperations.
-"""
 
 Report = Callable[[done.Effects, int, list[Effect]], None]
 """(what the groups did, now, effects to add to): notes it in the ledger, or logs it."""
@@ -63,9 +55,9 @@ class ConsumerGroupCalls:
     @serves(ConsumerGroupHeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(ConsumerGroupHeartbeatRequest)
-        refused = self._refuse(request.group_id)
-        if refused is not None:
-            return ConsumerGroupHeartbeatResponse(error_code=refused)
+        fault = self._fault(request.group_id)
+        if fault is not ErrorCode.NONE:
+            return ConsumerGroupHeartbeatResponse(error_code=fault)
         happened: done.Effects = []
         response: ConsumerGroupHeartbeatResponse | None
         try:
@@ -106,9 +98,9 @@ class ConsumerGroupCalls:
         """Answer those that wait in groups of other brokers, or whose topics have changed."""
         self._look_at = None
         for group_id in self._groups.waiting_groups():
-            refused = self._refuse(group_id)
-            if refused is not None:
-                self._groups.refused(group_id, refused, happened)
+            fault = self._fault(group_id)
+            if fault is not ErrorCode.NONE:
+                self._groups.refused(group_id, fault, happened)
         try:
             self._groups.look_at_topics(now, happened)
         except StorageError as error:
@@ -117,30 +109,14 @@ class ConsumerGroupCalls:
     @serves(ConsumerGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.read(ConsumerGroupDescribeRequest)
-        groups = [self._describe(group_id) for group_id in request.group_ids]
-        if request.include_authorized_operations:
-            groups = [
-                msgspec.structs.replace(group, authorized_operations=ALLOWED_OPERATIONS)
-                if group.error_code == ErrorCode.NONE
-                else group
-                for group in groups
-            ]
+        groups = descriptions(request, DescribedGroup, self._fault, self._groups.describe)
         return ConsumerGroupDescribeResponse(groups=groups)
 
-    def _describe(self, group_id: str) -> DescribedGroup:
-        if not group_id:
-            return DescribedGroup(ErrorCode.INVALID_GROUP_ID)
-        refused = self._refuse(group_id)
-        if refused is not None:
-            return DescribedGroup(refused, group_id=group_id)
-        return self._groups.describe(group_id)
-
-    def _refuse(self, group_id: str) -> ErrorCode | None:
-        """Return why this broker does not answer for a group; None if it does."""
+    def _fault(self, group_id: str) -> ErrorCode:
+        """Return why this broker does not answer for a group; NONE if it does."""
         if self._cluster.coordinator_of(group_id) is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        fault = self._cluster.coordinator_fault(group_id)
-        return None if fault is ErrorCode.NONE else fault
+        return self._cluster.coordinator_fault(group_id)
 
     # -- time ------------------------------------------------------------------------------------
 

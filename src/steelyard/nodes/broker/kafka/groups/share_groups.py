@@ -8,15 +8,14 @@ Source: core/kafka/server/KafkaApis.scala handleShareGroupHeartbeat, handleShare
 
 from __future__ import annotations
 
-import msgspec
-
 from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as done
 from steelyard.groups.kafka.share.groups import ShareGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.groups.consumer_groups import ALLOWED_OPERATIONS, Report
+from steelyard.nodes.broker.kafka.groups.consumer_groups import Report
+from steelyard.nodes.broker.kafka.groups.descriptions import descriptions
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -67,23 +66,9 @@ class ShareGroupCalls:
     @serves(ShareGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.read(ShareGroupDescribeRequest)
-        groups = [self._describe(group_id) for group_id in request.group_ids]
-        if request.include_authorized_operations:
-            groups = [
-                msgspec.structs.replace(group, authorized_operations=ALLOWED_OPERATIONS)
-                if group.error_code == ErrorCode.NONE
-                else group
-                for group in groups
-            ]
+        fault, describe = self._cluster.coordinator_fault, self._groups.describe
+        groups = descriptions(request, DescribedShareGroup, fault, describe)
         return ShareGroupDescribeResponse(groups=groups)
-
-    def _describe(self, group_id: str) -> DescribedShareGroup:
-        if not group_id:
-            return DescribedShareGroup(ErrorCode.INVALID_GROUP_ID)
-        refused = self._cluster.coordinator_fault(group_id)
-        if refused is not ErrorCode.NONE:
-            return DescribedShareGroup(refused, group_id=group_id)
-        return self._groups.describe(group_id)
 
     # -- time ------------------------------------------------------------------------------------
 

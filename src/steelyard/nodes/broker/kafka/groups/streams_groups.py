@@ -9,8 +9,6 @@ Source: core/kafka/server/KafkaApis.scala handleStreamsGroupHeartbeat, handleStr
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as done
 from steelyard.groups.kafka.streams.groups import StreamsGroups, StreamsHeartbeat
@@ -21,7 +19,8 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED
 from steelyard.nodes.broker.kafka.cluster.topic_names import form_fault
-from steelyard.nodes.broker.kafka.groups.consumer_groups import ALLOWED_OPERATIONS, Report
+from steelyard.nodes.broker.kafka.groups.consumer_groups import Report
+from steelyard.nodes.broker.kafka.groups.descriptions import descriptions
 from steelyard.nodes.broker.kafka.groups.internal_topics import InternalTopics
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
@@ -107,23 +106,9 @@ class StreamsGroupCalls:
     @serves(StreamsGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.read(StreamsGroupDescribeRequest)
-        groups = [self._describe(group_id) for group_id in request.group_ids]
-        if request.include_authorized_operations:
-            groups = [
-                group
-                if group.error_code
-                else replace(group, authorized_operations=ALLOWED_OPERATIONS)
-                for group in groups
-            ]
+        fault, describe = self._cluster.coordinator_fault, self._groups.describe
+        groups = descriptions(request, DescribedGroup, fault, describe)
         return StreamsGroupDescribeResponse(groups=groups)
-
-    def _describe(self, group_id: str) -> DescribedGroup:
-        if not group_id:
-            return DescribedGroup(ErrorCode.INVALID_GROUP_ID)
-        fault = self._cluster.coordinator_fault(group_id)
-        if fault is not ErrorCode.NONE:
-            return DescribedGroup(fault, group_id=group_id)
-        return self._groups.describe(group_id)
 
     # -- time ------------------------------------------------------------------------------------
 

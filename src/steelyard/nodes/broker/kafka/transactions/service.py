@@ -28,8 +28,8 @@ from steelyard.wire.kafka.messages.transactions import ADD_PARTITIONS_TO_TXN, WR
 class TransactionService:
     """Transactions at one broker: those that it coordinates, and what others write here.
 
-    `is_private`: markers go to other brokers by the RocketMQ port, because their Kafka listeners
-    let nobody in without a login.
+    `is_private`: markers go to other brokers by their RocketMQ ports, because the Kafka listeners
+    want TLS, logins or permissions.
     """
 
     def __init__(
