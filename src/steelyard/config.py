@@ -319,9 +319,9 @@ class KafkaConfig:
     group_share_assignment_interval_ms: Annotated[int, Meta(ge=0, le=15_000)] = 0
     """Minimum time between two target assignments of a share group; 1000 in Kafka."""
     group_share_record_lock_duration_ms: Annotated[int, Meta(ge=1_000, le=3_600_000)] = 30_000
-    """Time for which a member of a share group acquires records."""
+    """How long a member of a share group may hold the records that it has acquired."""
     group_share_delivery_count_limit: Annotated[int, Meta(ge=2, le=25)] = 5
-    """How often a record is delivered to a share group that does not accept it."""
+    """Maximum number of times a record is delivered to a share group that does not accept it."""
     group_share_partition_max_record_locks: Annotated[int, Meta(ge=100, le=10_000)] = 2_000
     """Maximum records of a partition that a share group has in flight."""
     group_share_max_share_sessions: Annotated[int, Meta(ge=1, le=100_000)] = 2_000
@@ -352,7 +352,7 @@ class KafkaConfig:
     transaction_partition_verification_enable: bool = True
     """Verify, before the first record of a transaction, that its coordinator knows the partition.
 
-    Without that, late records of older clients can leave a transaction open for ever (KIP-890).
+    Without that, late records of older clients can leave a transaction open forever (KIP-890).
     """
     producer_id_expiration_ms: PositiveInt32 = 86_400_000
     """Time after which a silent producer's sequence numbers are forgotten."""
