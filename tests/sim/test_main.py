@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import psutil
 import pytest
 from tests.waiting import until
 
+import steelyard
 from steelyard.errors import ConfigError
 from steelyard.sim import __main__ as command
 from steelyard.sim.run import RunOutcome
@@ -86,6 +89,23 @@ def test_a_quiet_swarm_says_every_1000_seeds_how_far_it_is(
     assert told.out.splitlines()[-1].startswith("3000 seeds from 1, 1 failed, ")
     assert command.main(["--seeds", "1..1499"]) == 0
     assert not capsys.readouterr().err
+
+
+def test_a_swarm_names_the_sources_that_it_ran_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    swarm(monkeypatch, failing=0)
+    assert command.main(["--seeds", "1..3", "--quiet"]) == 0
+    before = command.sources()
+    assert capsys.readouterr().out.endswith(f", sources {before}\n")
+    package = Path(steelyard.__file__).parent
+    copy = tmp_path / "steelyard"
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(steelyard, "__file__", str(copy / "__init__.py"))
+    assert command.sources() == before
+    lazy = copy / "groups" / "kafka" / "streams" / "group.py"
+    lazy.write_text(lazy.read_text() + "\n")
+    assert command.sources() != before
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

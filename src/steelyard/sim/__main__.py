@@ -6,6 +6,9 @@
     python -m steelyard.sim --scenario scenarios/kill_broker.toml
     python -m steelyard.sim --scenario scenarios/growing_groups.toml --compare delayed_answers
 
+The last line of several seeds names the sources that they ran on: figures of runs on different days
+add up if it is the same.
+
 Exit code 1 when a rule was broken, 2 when the arguments are wrong, 130 and 143 when SIGINT (Ctrl-C)
 or SIGTERM ended several seeds early.
 """
@@ -24,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import steelyard
 from steelyard.errors import ConfigError
 from steelyard.sim.compare import compare, table
 from steelyard.sim.run import RunOutcome, run
@@ -188,9 +192,26 @@ def _swarm(seeds: range, processes: int | None, commit: str, *, quiet: bool) -> 
         what = f"stopped by {stopped_by.name} after {done} of {len(seeds)} seeds{finished}"
     print(
         f"{what}{f' at commit {commit}' if commit else ''}, {failed} failed,"
-        f" {done / took:.1f} seeds/s, {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
+        f" {done / took:.1f} seeds/s, {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s,"
+        f" sources {sources()}"
     )
     return 128 + stopped_by if stopped_by is not None else int(failed > 0)
+
+
+def sources() -> str:
+    """Return a digest of the modules that nodes and the simulator consist of.
+
+    Counted are all files of the packages below `steelyard` of which a module is loaded: nodes load
+    some of theirs when they first need them. Changes elsewhere (pipeline, console) keep the digest.
+    """
+    root = Path(steelyard.__file__).parent
+    loaded = {name.split(".")[1] for name in sys.modules if name.startswith("steelyard.")}
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        name = file.relative_to(root)
+        if name.parts[0].removesuffix(".py") in loaded:
+            digest.update(f"{name.as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @contextmanager
