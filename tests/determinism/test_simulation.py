@@ -37,6 +37,13 @@ def test_looking_closer_changes_nothing(seed: int) -> None:
     assert traced.lines
 
 
+def test_a_run_is_the_same_whatever_its_process_ran_before() -> None:
+    """What the first run had compiled once changed the effort of its fetches in the second."""
+    scenario = draw(30001181)
+    first, second = run(scenario), run(scenario)
+    assert (first.failure, first.digest) == (None, second.digest)
+
+
 def test_different_seeds_do_different_things() -> None:
     assert len({run(draw(seed)).digest for seed in (11, 12, 17, 19)}) == 4
 

@@ -40,19 +40,24 @@ class StreamsWitness:
         now = self.true_time(who, now)
         begun = share.active - self._shares.get(who, TaskShare()).active
         self.moves += len(begun)
+        if self._is_silent(who, now):
+            return  # it read the answer so late that its tasks may have gone to others since
         for other, held in self._shares.items():
-            silent_ms = now - self._heard_at.get(other, now)
-            if other == who or silent_ms >= self._session_ms - SLACK_MS or not self.is_alive(other):
+            if other == who or self._is_silent(other, now) or not self.is_alive(other):
                 continue
             twice = begun & held.active
             if twice:
+                heard = f"heard {now - self._heard_at.get(other, now)} ms ago"
                 raise Violation(
-                    f"{who} is given the tasks {_names(twice)}, which {other} runs, heard"
-                    f" {silent_ms} ms ago"
+                    f"{who} is given the tasks {_names(twice)}, which {other} runs, {heard}"
                 )
             copies = (share.active | share.standby) & (held.active | held.standby)
             if process == self._processes[other] and copies:
                 raise Violation(f"{who} and {other} have {_names(copies)} in one directory")
+
+    def _is_silent(self, who: str, now: int) -> bool:
+        """Return whether a thread's latest answered heartbeat may be older than its session."""
+        return now - self._heard_at.get(who, now) >= self._session_ms - SLACK_MS
 
     def runs(self, who: str, process: str, share: TaskShare) -> None:
         """Note what a thread runs from now on."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.conversion import to_kafka as module
-from steelyard.nodes.broker.conversion.to_kafka import LAYOUTS_MAX, to_batch
+from steelyard.nodes.broker.conversion.to_kafka import LAYOUTS_MAX, Layouts, to_batch
 from steelyard.types import Effort
 from steelyard.wire.kafka.records import Record, read_records
 from steelyard.wire.remoting.flags import SysFlag, compress
@@ -58,7 +58,7 @@ def run_of(messages: Sequence[Given], first: int = 0, topic: str = "Orders") -> 
 
 
 def converted(data: bytes, bytes_max: int = EVERYTHING) -> tuple[bytes, int]:
-    return to_batch(data, bytes_max, Effort(EVERYTHING))
+    return to_batch(data, bytes_max, Effort(EVERYTHING), Layouts())
 
 
 # -- the slow encoder ------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_batch_is_what_the_slow_encoder_makes(
 @given(st.integers(1, 300), st.integers(0, 3_000), st.integers(0, 2_000))
 def test_limits_take_whole_messages_from_the_front(count: int, room: int, effort: int) -> None:
     data = run_of([Given(bytes(number % 50), b"TAGS\x01t\x02") for number in range(count)])
-    batch, next_offset = to_batch(data, room, Effort(effort))
+    batch, next_offset = to_batch(data, room, Effort(effort), Layouts())
     assert 1 <= next_offset <= count
     assert batch == reference(decode_records(data)[:next_offset])
 
@@ -188,7 +188,7 @@ def test_a_batch_for_kafka_has_a_limit_and_one_message_always(
     assert converted(data, 2 * size)[1] == 3
     assert converted(data, 2 * size - 1)[1] == 2
     assert converted(data, 1)[1] == 2
-    assert to_batch(data, EVERYTHING, Effort(0))[1] == 2
+    assert to_batch(data, EVERYTHING, Effort(0), Layouts())[1] == 2
     batch, next_offset = converted(data)
     assert (next_offset, [item.offset for item in read_records(batch)]) == (5, [1, 2, 3, 4])
     monkeypatch.setattr(module, "CONVERTED_BYTES_MAX", 3 * size)
@@ -217,21 +217,24 @@ def test_what_is_no_record_is_refused(position: int) -> None:
 
 
 def test_layouts_are_kept_within_a_limit_and_compiling_one_is_work() -> None:
-    module._layouts.clear()
+    layouts = Layouts()
     for number in range(2 * LAYOUTS_MAX):
-        converted(run_of([Given(properties=b"n%d\x01v\x02" % number)] * 2))
-    assert len(module._layouts) <= LAYOUTS_MAX
+        data = run_of([Given(properties=b"n%d\x01v\x02" % number)] * 2)
+        to_batch(data, EVERYTHING, Effort(EVERYTHING), layouts)
+        assert 0 < len(layouts) <= LAYOUTS_MAX
     spent = []
     for _ in range(2):
         effort = Effort(EVERYTHING)
-        to_batch(run_of([Given(properties=b"fresh\x01v\x02")] * 2), EVERYTHING, effort)
+        data = run_of([Given(properties=b"fresh\x01v\x02")] * 2)
+        to_batch(data, EVERYTHING, effort, layouts)
         spent.append(EVERYTHING - effort.left)
     assert spent[0] > 300 > spent[1] > 0
 
 
 def test_a_message_with_very_many_properties_has_no_layout() -> None:
-    module._layouts.clear()
+    layouts = Layouts()
     many = b"".join(b"n%d\x01v\x02" % number for number in range(1_000))
     data = run_of([Given(properties=many)] * 3)
-    assert converted(data)[0] == reference(decode_records(data))
-    assert not module._layouts
+    batch, _ = to_batch(data, EVERYTHING, Effort(EVERYTHING), layouts)
+    assert batch == reference(decode_records(data))
+    assert len(layouts) == 0

@@ -17,7 +17,7 @@ from steelyard.conversion.messages import RESERVED, unique_prefix
 from steelyard.groups.remoting.subscriptions import ALL, SQL92, Filter, parse
 from steelyard.ledger.events import Backlog, Delivered
 from steelyard.nodes.broker.conversion import to_rocketmq as module
-from steelyard.nodes.broker.conversion.to_kafka import to_batch
+from steelyard.nodes.broker.conversion.to_kafka import Layouts, to_batch
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.nodes.broker.filters import SCAN_MESSAGES_MAX
 from steelyard.store.entry import BATCHES, RECORDS
@@ -249,7 +249,8 @@ def test_there_and_back(
     for body, keys, tag, own in messages:
         named = {"KEYS": keys, "TAGS": tag}
         put(log, body, {name: text for name, text in named.items() if text} | own)
-    batch, _ = to_batch(log.read_run(0, EVERYTHING).data, EVERYTHING, Effort(EVERYTHING))
+    data = log.read_run(0, EVERYTHING).data
+    batch, _ = to_batch(data, EVERYTHING, Effort(EVERYTHING), Layouts())
     records = read_records(batch)
     copy.append_batch(write_batch(records, compression=compression), len(records), START)
     views = all_of(copy)

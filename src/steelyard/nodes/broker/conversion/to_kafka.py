@@ -62,15 +62,40 @@ class _Layout(NamedTuple):
     effort: int
 
 
-_layouts: dict[tuple[bytes, ...], _Layout] = {}
+class Layouts:
+    """The layouts that a broker has compiled, at most LAYOUTS_MAX.
+
+    Each broker has its own: others in the process must not change the effort of its requests.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], _Layout] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, names: tuple[bytes, ...]) -> tuple[_Layout, int]:
+        """Return the layout and the effort of compiling it, 0 if it was there already."""
+        known = self._known.get(names)
+        if known is not None:
+            return known, 0
+        if len(self._known) >= LAYOUTS_MAX:
+            self._known.clear()
+        pattern = b"\x02".join([re.escape(name) + b"\x01([^\x02]++)" for name in names]) + b"\x02?"
+        key_at = names.index(_KEYS) if _KEYS in names else -1
+        pack = packer(names, key_at)
+        made = _Layout(re.compile(pattern).fullmatch, pack, _effort(len(names)))
+        self._known[names] = made
+        return made, LAYOUT_EFFORT + len(names) * LAYOUT_EFFORT // 10
 
 
-def to_batch(data: bytes, bytes_max: int, effort: Effort) -> tuple[bytes, int]:
+def to_batch(data: bytes, bytes_max: int, effort: Effort, layouts: Layouts) -> tuple[bytes, int]:
     """Convert RocketMQ records to one batch; return it, and the offset after its last.
 
     `data` has records of consecutive offsets back to back, at least one, as a `Run` of
     `entry.RECORDS` does. As many are taken as fit into `bytes_max` and CONVERTED_BYTES_MAX, as
-    stored and with bodies decompressed, and as the effort allows, but always one.
+    stored and with bodies decompressed, and as the effort allows, but always one. `layouts`: those
+    of this broker.
     """
     bytes_max = min(bytes_max, CONVERTED_BYTES_MAX)
     end, first, sys_flag, base_timestamp, body, properties = record_parts(data)
@@ -100,7 +125,7 @@ def to_batch(data: bytes, bytes_max: int, effort: Effort) -> tuple[bytes, int]:
             values = _values(properties)
             before, names = names, tuple(values)
             if names == before and len(names) <= LAYOUT_NAMES_MAX:
-                layout, spent = _layout_of(names)
+                layout, spent = layouts.of(names)
                 left -= spent
             key = values.pop(_KEYS, None)
             pieces.append(pack_record(delta, count, key, body, values.items()))
@@ -147,18 +172,3 @@ def _values(properties: bytes) -> dict[bytes, bytes]:
         if name and value:
             values[name] = value
     return values
-
-
-def _layout_of(names: tuple[bytes, ...]) -> tuple[_Layout, int]:
-    """Return the layout and the effort of compiling it, 0 if it was there already."""
-    known = _layouts.get(names)
-    if known is not None:
-        return known, 0
-    if len(_layouts) >= LAYOUTS_MAX:
-        _layouts.clear()
-    pattern = b"\x02".join([re.escape(name) + b"\x01([^\x02]++)" for name in names]) + b"\x02?"
-    key_at = names.index(_KEYS) if _KEYS in names else -1
-    pack = packer(names, key_at)
-    made = _Layout(re.compile(pattern).fullmatch, pack, _effort(len(names)))
-    _layouts[names] = made
-    return made, LAYOUT_EFFORT + len(names) * LAYOUT_EFFORT // 10

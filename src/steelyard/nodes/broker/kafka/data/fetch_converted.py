@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from steelyard.nodes.broker.conversion.to_kafka import RECORD_EFFORT, to_batch
+from steelyard.nodes.broker.conversion.to_kafka import RECORD_EFFORT, Layouts, to_batch
 from steelyard.nodes.broker.turns import AT_ONCE
 from steelyard.store.log import Log
 from steelyard.store.reads import RunExtent
@@ -26,6 +26,7 @@ class Converted:
 
         Those used longest ago come first."""
         self._kept_bytes = 0
+        self._layouts = Layouts()
 
     def read(
         self, log: Log, extent: RunExtent, bytes_max: int, effort: Effort
@@ -53,7 +54,7 @@ class Converted:
         run = extent.read()
         if not run.data:
             return b"", run.next_offset
-        found = to_batch(run.data, bytes_max, effort)
+        found = to_batch(run.data, bytes_max, effort, self._layouts)
         self._kept[key] = found
         self._kept_bytes += len(found[0])
         while self._kept_bytes > KEPT_BYTES_MAX:
