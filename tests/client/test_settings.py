@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from unittest.mock import ANY
 
 import pytest
 
+import steelyard.aio
 from steelyard.client.producing import as_message
 from steelyard.client.settings import client_config, nameserver_addresses, verdict
 from steelyard.config import ClientConfig, ConsumerConfig, LitePullConfig, ProducerConfig
@@ -129,3 +131,29 @@ def test_client_ids_are_unique_and_shaped_as_in_java() -> None:
 
 def test_message_ids_of_two_producers_differ() -> None:
     assert new_ids().next(1_000) != new_ids().next(1_000)
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("", "the group name is empty; give group='...'"),
+        ("g" * 256, "group 'gggggggggggggggggggg'… is longer than 255 characters"),
+        ("my group", "group 'my group' has characters other than letters, digits and %|_-"),
+        (
+            "127.0.0.1:9876",
+            "group '127.0.0.1:9876' has characters other than letters, digits and %|_-;"
+            " did you mean nameservers='127.0.0.1:9876'?",
+        ),
+    ],
+)
+def test_a_group_that_brokers_refuse(group: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+        client_config(ProducerConfig, None, {"group": group})
+    assert client_config(ProducerConfig, None, {"group": "MQ_INST_1%GID-a_b|c"}).group
+
+
+@pytest.mark.parametrize("client", ["Producer", "PushConsumer", "PullConsumer", "LitePullConsumer"])
+def test_an_address_given_for_a_group_is_refused_when_the_client_is_made(client: str) -> None:
+    for module in (steelyard, steelyard.aio):
+        with pytest.raises(ConfigError, match="did you mean nameservers='localhost:9876'"):
+            getattr(module, client)("localhost:9876")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -26,6 +27,11 @@ Verdict = ConsumeStatus | ConsumeOrderlyStatus | bool | None
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """MixAll.DEFAULT_PRODUCER_GROUP."""
+
+GROUP_LENGTH_MAX = 255
+"""Validators.CHARACTER_MAX_LENGTH."""
+
+_GROUP = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
 """Environment variable with the default nameservers, also read by mqadmin."""
@@ -83,11 +89,23 @@ def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B
     if nameservers is not None or config is None or not config.nameservers:
         given = {**given, "nameservers": nameserver_addresses(nameservers)}
     made = configured(cls, config, given)
-    if not made.group:
-        raise ConfigError("the group name is empty; give group='...'")
+    _check_group(made.group)
     made = replace(made, client_id=made.client_id or _default_client_id(made))
     check(made)
     return made
+
+
+def _check_group(name: str) -> None:
+    """Raise ConfigError for a name that brokers refuse. Source: client/Validators.java."""
+    if not name:
+        raise ConfigError("the group name is empty; give group='...'")
+    if len(name) > GROUP_LENGTH_MAX:
+        raise ConfigError(f"group {name[:20]!r}… is longer than {GROUP_LENGTH_MAX} characters")
+    if _GROUP.fullmatch(name) is None:
+        hint = f"; did you mean nameservers={name!r}?" if ":" in name else ""
+        raise ConfigError(
+            f"group {name!r} has characters other than letters, digits and %|_-{hint}"
+        )
 
 
 def _default_client_id(template: ClientConfig) -> str:
