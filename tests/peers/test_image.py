@@ -1,0 +1,171 @@
+"""The image of `deploy/Dockerfile`: built, run under Compose's restrictions, killed and run again.
+
+Needs Docker, or a program of that name with its commands, and the image python:3.13-slim.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from tests.peers.apache import free_port
+from tests.waiting import until
+
+import steelyard
+
+pytestmark = pytest.mark.peer
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+CONFIG = ROOT / "deploy" / "steelyard.toml"
+PULLS_S = 300
+RECORDS = 1_000
+MESSAGES = 100
+
+
+def docker(*words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", *words], capture_output=True, text=True, check=False, timeout=seconds
+    )
+
+
+def done(*words: str, seconds: float = 60) -> str:
+    """The output of a command that must succeed."""
+    process = docker(*words, seconds=seconds)
+    assert process.returncode == 0, f"docker {' '.join(words)}: {process.stdout}{process.stderr}"
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    if shutil.which("docker") is None:
+        pytest.skip("docker is not installed")
+    if (process := docker("info")).returncode != 0:
+        pytest.skip(f"docker does not run: {process.stderr.strip().splitlines()[-1:]}")
+    (base,) = set(re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE))
+    if docker("image", "inspect", base).returncode != 0:
+        process = docker("pull", "--quiet", base, seconds=PULLS_S)
+        if process.returncode != 0:
+            pytest.skip(f"{base} cannot be pulled: {process.stderr.strip().splitlines()[-1:]}")
+    name = f"steelyard-test-{uuid.uuid4().hex[:8]}"
+    done("build", "--file", str(DOCKERFILE), "--tag", name, str(ROOT), seconds=PULLS_S * 2)
+    yield name
+    docker("rmi", "--force", name)
+
+
+@dataclass
+class Ports:
+    nameserver: int
+    broker: int
+    kafka: int
+
+
+@pytest.fixture
+def run(image: str) -> Iterator[Callable[[], tuple[str, Ports]]]:
+    """Start a container of the image, each on the same volume and ports."""
+    volume = f"{image}-data"
+    ports = Ports(*(free_port() for _ in range(3)))
+    started: list[str] = []
+
+    def start() -> tuple[str, Ports]:
+        container = done(
+            *("run", "--detach", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL"),
+            *("--security-opt=no-new-privileges", f"--volume={volume}:/data"),
+            f"--volume={CONFIG}:/etc/steelyard.toml:ro",
+            f"--publish=127.0.0.1:{ports.nameserver}:9876",
+            f"--publish=127.0.0.1:{ports.broker}:10911",
+            f"--publish=127.0.0.1:{ports.kafka}:9092",
+            *(image, "up", "--data=/data", "--host=0.0.0.0", "--kafka-port=9092"),
+            f"--advertise=127.0.0.1:{ports.broker}",
+            f"--kafka-advertise=127.0.0.1:{ports.kafka}",
+            *("--log-format=json", "--config=/etc/steelyard.toml"),
+        ).strip()
+        started.append(container)
+        until(lambda: '"nameserver"' in docker("logs", container).stdout, docker("logs", container))
+        return container, ports
+
+    yield start
+    for container in started:
+        docker("rm", "--force", container)
+    docker("volume", "rm", "--force", volume)
+
+
+def healthy(container: str) -> bool:
+    """What the image's own HEALTHCHECK says."""
+    text = DOCKERFILE.read_text().replace("\\\n", "")
+    (words,) = re.findall(r"HEALTHCHECK .*?CMD (\[.*\])", text)
+    return docker("exec", container, *json.loads(words)).returncode == 0
+
+
+def kafka_consumer(port: int) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+
+
+def test_a_new_container_goes_on_where_a_killed_one_stood(
+    run: Callable[[], tuple[str, Ports]],
+) -> None:
+    container, ports = run()
+    assert healthy(container)
+    assert "uid=10001" in done("exec", container, "id")
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{ports.kafka}"})
+    refused: list[KafkaError] = []
+    for number in range(RECORDS):
+        producer.produce(
+            "records",
+            str(number).encode(),
+            on_delivery=lambda error, _: refused.append(error) if error is not None else None,
+        )
+    assert producer.flush(60) == 0
+    assert not refused
+    with steelyard.Producer(nameservers=f"127.0.0.1:{ports.nameserver}") as sender:
+        for number in range(MESSAGES):
+            sender.send(steelyard.Message("messages", str(number).encode()))
+    half = take(ports.kafka, RECORDS // 2)
+
+    done("kill", "--signal=KILL", container)
+    done("rm", container)
+    container, ports = run()
+    assert healthy(container)
+    rest = take(ports.kafka, RECORDS - len(half))
+    assert sorted(half + rest, key=int) == [str(number).encode() for number in range(RECORDS)]
+    with steelyard.PullConsumer("looker", nameservers=f"127.0.0.1:{ports.nameserver}") as reader:
+        queues = reader.queues("messages")
+        assert sum(reader.max_offset(queue) for queue in queues) == MESSAGES
+
+    began = time.monotonic()
+    done("stop", "--time=60", container)
+    assert time.monotonic() - began < 50  # it ended by itself
+    state = done("inspect", "--format={{.State.ExitCode}}", container)
+    assert state.strip() == "0"
+
+
+def take(port: int, count: int) -> list[bytes]:
+    """Consume and commit so many records."""
+    consumer = kafka_consumer(port)
+    consumer.subscribe(["records"])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 60
+    while len(values) < count:
+        assert time.monotonic() < deadline, f"{len(values)} of {count} records"
+        for record in consumer.consume(count - len(values), 1):
+            assert record.error() is None
+            values.append(record.value() or b"")
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return values
