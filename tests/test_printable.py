@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.printable import printable, printable_lines
+from steelyard.printable import printable, printable_json, printable_lines
 
 UNFIT = "\x00\x07\x08\x0b\x1b\x7f\x80\x85\x9b\u2028\u2029\u061c\u200b\u200e\u200f\u202a\u202e\u2066\u2069\ufeff"
 
@@ -54,3 +55,12 @@ def test_a_line_stays_a_line(text: str) -> None:
 
 def test_lines_stay_lines() -> None:
     assert printable_lines("a\tb\nc\x1b\r") == "a\tb\nc\\x1b\\x0d".replace("\\x0d", "\\r")
+
+
+@pytest.mark.parametrize("value", ["plain", "a\tb", "bell\x07", "next\x85line", "\u202e"])
+def test_json_stays_the_same_json(value: str) -> None:
+    text = json.dumps({"name": value}, ensure_ascii=False, indent=1)
+    shown = printable_json(text)
+    assert json.loads(shown) == {"name": value}
+    assert shown == printable_lines(shown)
+    assert shown.count("\n") == text.count("\n")

@@ -28,7 +28,18 @@ from tests.api.twins import Twins
 from tests.waiting import until, until_async
 
 import steelyard
-from steelyard import ConsumeFrom, ConsumerRecord, Message, MessageView, ReceiveContext
+from steelyard import (
+    ConsumeFrom,
+    ConsumerRecord,
+    Message,
+    MessageQueue,
+    MessageView,
+    ReceiveContext,
+    SendContext,
+    SendKind,
+    SendResult,
+    SendStatus,
+)
 from steelyard.driver.loops import run
 from steelyard.otel import (
     LINKS_MAX,
@@ -434,3 +445,38 @@ print(json.dumps([name for name in sys.modules if name.startswith("opentelemetry
         [sys.executable, "-c", program], env=os.environ, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == []
+
+
+def test_a_tombstone() -> None:
+    spans = Spans()
+    record = ConsumerRecord("deleted", 3, 7, 0, 0, b"k\xff", None)
+    with processing(record, "g", tracer_provider=spans.provider):
+        pass
+    (span,) = spans.named("process deleted")
+    attributes = dict(span.attributes or {})
+    assert attributes["messaging.kafka.message.tombstone"] is True
+    assert attributes["messaging.kafka.message.key"] == "k\ufffd"
+    assert attributes["messaging.kafka.offset"] == 7
+    assert "messaging.message.body.size" not in attributes
+
+
+def test_a_message_that_only_the_master_has() -> None:
+    """Its send succeeded, with less safety than was asked for: the span says so."""
+    spans = Spans()
+    interceptor = TracingInterceptor(spans.provider)
+    context = SendContext(
+        kind=SendKind.NORMAL,
+        group="g",
+        client_id="c",
+        messages=(Message("stored", b"x", sharding_key="order-1"),),
+    )
+    interceptor.before_send(context)
+    context.result = SendResult(
+        SendStatus.SLAVE_NOT_AVAILABLE, "id", "offset-id", MessageQueue("stored", "broker-a", 2), 5
+    )
+    interceptor.after_send(context)
+    interceptor.after_send(context)  # a second time: its span has ended
+    (span,) = spans.named("send stored")
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "SLAVE_NOT_AVAILABLE"
+    assert (span.attributes or {})["messaging.destination.partition.id"] == "2"
