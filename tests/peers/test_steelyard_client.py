@@ -101,6 +101,31 @@ def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, na
     assert {result.message_id for result in results} <= {event["id"] for event in events()}
 
 
+def test_java_receives_what_was_gathered(any_cluster: Running, peer: Peer, name: str) -> None:
+    """`auto_batch`: brokers get batches, and each send its own message's id and place."""
+    with Producer(
+        f"{name}pg",
+        any_cluster.nameserver,
+        send_timeout_ms=SEND_TIMEOUT_MS,
+        auto_batch=True,
+        batch_max_delay_ms=200,
+    ) as producer:
+        producer.send(message(name, "s", 0, 100))  # makes the topic
+        futures = [producer.send_async(message(name, "s", index, 100)) for index in range(1, 40)]
+        results = [future.result() for future in futures]
+    assert len({place_sent(result) for result in results}) == 39
+    assert len({result.queue for result in results}) == 1  # one batch
+    peer.ask("consumer", f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
+
+    def events() -> list[dict[str, object]]:
+        return [event for event in peer.messages if event["consumer"] == f"{name}c"]
+
+    until(lambda: len(events()) >= 40, "40 messages at the Java client")
+    peer.ask("stop", f"{name}c")
+    assert sorted(map(seen_by_java, events())) == expected(name, "s", {range(40): 100})
+    assert {result.message_id for result in results} <= {event["id"] for event in events()}
+
+
 @pytest.mark.parametrize("compress_type", ["lz4", "zstd"])
 def test_java_reads_other_compressions(
     cluster: Running, peers: dict[str, Peer], name: str, compress_type: Compression
