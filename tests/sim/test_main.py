@@ -15,7 +15,6 @@ import psutil
 import pytest
 from tests.waiting import until
 
-import steelyard
 from steelyard.errors import ConfigError
 from steelyard.sim import __main__ as command
 from steelyard.sim.run import RunOutcome
@@ -98,10 +97,9 @@ def test_a_swarm_names_the_sources_that_it_ran_on(
     assert command.main(["--seeds", "1..3", "--quiet"]) == 0
     before = command.sources()
     assert capsys.readouterr().out.endswith(f", sources {before}\n")
-    package = Path(steelyard.__file__).parent
     copy = tmp_path / "steelyard"
-    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(steelyard, "__file__", str(copy / "__init__.py"))
+    shutil.copytree(command.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(command, "PACKAGE", copy)
     assert command.sources() == before
     lazy = copy / "groups" / "kafka" / "streams" / "group.py"
     lazy.write_text(lazy.read_text() + "\n")

@@ -27,7 +27,6 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-import steelyard
 from steelyard.errors import ConfigError
 from steelyard.sim.compare import compare, table
 from steelyard.sim.run import RunOutcome, run
@@ -40,6 +39,9 @@ PROGRESS_SEEDS = 1_000
 """With --quiet, a line says after so many seeds how far it is."""
 
 TAIL_LINES = 60
+
+PACKAGE = Path(__file__).parents[1]
+"""The sources of `steelyard`."""
 
 FRESH_FIRST = 10_000_000
 """Seeds drawn from a commit are higher than those chosen by people."""
@@ -204,11 +206,10 @@ def sources() -> str:
     Counted are all files of the packages below `steelyard` of which a module is loaded: nodes load
     some of theirs when they first need them. Changes elsewhere (pipeline, console) keep the digest.
     """
-    root = Path(steelyard.__file__).parent
     loaded = {name.split(".")[1] for name in sys.modules if name.startswith("steelyard.")}
     digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        name = file.relative_to(root)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE)
         if name.parts[0].removesuffix(".py") in loaded:
             digest.update(f"{name.as_posix()}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
