@@ -79,6 +79,16 @@ class Coordinator:
         assert not getattr(answer, "error_code", 0), answer
         return answer
 
+    def configure(self, **settings: str) -> None:
+        """Settings of the group, with _ for the dots."""
+        configs = tuple(
+            ConfigOperation(name.replace("_", "."), SET, value) for name, value in settings.items()
+        )
+        resource = IncrementalAlterConfigsResource(GROUP_RESOURCE, self.group, configs)
+        request = IncrementalAlterConfigsRequest((resource,))
+        answer = self.ask(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse)
+        assert not any(one.error_code for one in answer.responses), answer
+
     def close(self) -> None:
         self._link.close()
 
@@ -188,16 +198,6 @@ class StreamsThread(Coordinator):
         request = OffsetCommitRequest(self.group, self.epoch, self.member_id, topics=topics)
         answer = self.ask(OFFSET_COMMIT, request, OffsetCommitResponse, version=9)
         assert not answer.topics[0].partitions[0].error_code, answer
-
-    def configure(self, **settings: str) -> None:
-        """Settings of the group, with _ for the dots."""
-        configs = tuple(
-            ConfigOperation(name.replace("_", "."), SET, value) for name, value in settings.items()
-        )
-        resource = IncrementalAlterConfigsResource(GROUP_RESOURCE, self.group, configs)
-        request = IncrementalAlterConfigsRequest((resource,))
-        answer = self.ask(INCREMENTAL_ALTER_CONFIGS, request, IncrementalAlterConfigsResponse)
-        assert not any(one.error_code for one in answer.responses), answer
 
 
 def _told(tasks: Tasks) -> list[TaskIds]:
