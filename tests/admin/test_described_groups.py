@@ -11,7 +11,10 @@ from tests.api.kafka import KafkaServers
 from tests.waiting import until
 from tests.web.console.group_members import ShareReader, begin_share_group, streams_threads
 
+from steelyard.admin.described_groups import streams_document
+from steelyard.admin.kafka_groups import report_text
 from steelyard.admin.main import main
+from steelyard.groups.kafka.report import KafkaGroupReport
 
 Run = Callable[..., list[str]]
 
@@ -148,3 +151,12 @@ def test_a_share_group(servers: KafkaServers, run: Run) -> None:
         for each in readers:
             each.leave()
     assert document(run, "kafkaGroup", "-g", "team")["state"] == "Empty"
+
+
+def test_a_streams_group_that_nobody_describes() -> None:
+    """Its report is printed all the same, and programs find the same names."""
+    assert streams_document(None) == {"assignment_epoch": None, "topology": None, "tasks": None}
+    report = KafkaGroupReport("app", "streams", "Stable", "b", 3, "sticky", "", (), (), None, ())
+    assert report_text(report, 0, {}).startswith(
+        "group app: Stable, streams, epoch 3, sticky, coord"
+    )
