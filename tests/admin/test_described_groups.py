@@ -54,13 +54,16 @@ def test_a_streams_group(servers: KafkaServers, run: Run) -> None:
     with streams_threads(servers.bootstrap, "app", source, "one", "two") as threads:
 
         def settled() -> bool:
+            before = [(one.active, one.standby) for one in threads]
             for each in threads:
                 each.beat()
-            return all(each.active and each.standby for each in threads)
+            return (
+                before == [(one.active, one.standby) for one in threads]
+                and all(one.active and one.standby for one in threads)
+                and document(run, "kafkaGroup", "-g", "app")["state"] == "Stable"
+            )
 
         until(settled)
-        until(lambda: document(run, "kafkaGroup", "-g", "app")["state"] == "Stable" or settled())
-        threads[0].beat()
         found = document(run, "kafkaGroup", "-g", "app")
         assert (found["kind"], found["assignment_epoch"]) == ("streams", found["generation"])
         assert [one["id"] for one in found["topology"]["subtopologies"]] == ["0", "1"]
