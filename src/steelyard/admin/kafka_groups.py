@@ -10,14 +10,28 @@ from typing import TYPE_CHECKING
 from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command
 from steelyard.admin.clusters import NO_BROKER
+from steelyard.admin.described_groups import (
+    DescribedGroup,
+    described_group,
+    member_name,
+    member_tasks,
+    partition_names,
+    share_document,
+    share_text,
+    streams_document,
+    topology_text,
+)
 from steelyard.admin.printing import date_milliseconds, in_seconds, shown
-from steelyard.errors import RouteError
+from steelyard.errors import RouteError, SteelyardError
 from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
     from steelyard.groups.kafka.report import KafkaGroupReport
     from steelyard.types import MessageQueue
+
+STREAMS, SHARE = "streams", "share"
+"""Kinds of groups that Kafka's own requests tell more of."""
 
 REASONS = 5
 """Number of recent rebalances shown."""
@@ -28,14 +42,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands,
         "kafkaGroups",
         kafka_groups,
-        "List the Kafka consumer groups of all brokers",
+        "List the Kafka groups of all brokers: classic, consumer, streams and share groups",
         watched=True,
     )
     one = add_asking_command(
         commands,
         "kafkaGroup",
         kafka_group,
-        "Show why a Kafka consumer group rebalances, which members it waits for, and its progress",
+        "Show why a Kafka group rebalances, which members it waits for, and its progress",
         watched=True,
     )
     one.add_argument("-g", "--groupName", required=True, help="group id")
@@ -53,11 +67,16 @@ async def kafka_groups(admin: Admin, options: argparse.Namespace) -> CommandOutc
 
 
 async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
-    report = await admin.kafka_group(options.groupName.strip())
+    name = options.groupName.strip()
+    try:
+        report = await admin.kafka_group(name)
+    except RouteError as unknown:
+        return await _share_group(admin, options, name, unknown)
     import msgspec
 
+    described = await _streams_group(admin, options, report) if report.kind == STREAMS else None
     waits = await admin.oldest_waits(report)
-    text = report_text(report, time.time_ns() // 1_000_000, waits)
+    text = report_text(report, time.time_ns() // 1_000_000, waits, described)
     offsets = [
         {
             **msgspec.to_builtins(one),
@@ -68,18 +87,51 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutco
     ]
     document = {**msgspec.to_builtins(report), "offsets": offsets, "lag": report.lag}
     document["lag_seconds"] = in_seconds(max(waits.values(), default=None))
+    if report.kind == STREAMS:
+        document |= streams_document(described)
     return CommandOutcome(text, document)
 
 
-def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue, int]) -> str:
+async def _share_group(
+    admin: Admin, options: argparse.Namespace, name: str, unknown: RouteError
+) -> CommandOutcome:
+    """Describe a share group, of which there is no report. Raises `unknown` if it is none."""
+    listed = {one.group: one for one in await admin.kafka_groups()}
+    if name not in listed or listed[name].kind != SHARE:
+        raise unknown
+    group, coordinator = await described_group(admin, options, name), listed[name].coordinator
+    return CommandOutcome(share_text(group, coordinator), share_document(group, coordinator))
+
+
+async def _streams_group(
+    admin: Admin, options: argparse.Namespace, report: KafkaGroupReport
+) -> DescribedGroup | None:
+    """Describe a streams group; None if its coordinator's Kafka listener does not answer."""
+    try:
+        found = await described_group(admin, options, report.group)
+    except SteelyardError:
+        return None
+    return found if found.facts.kind == STREAMS else None
+
+
+def report_text(
+    report: KafkaGroupReport,
+    now: int,
+    waits: Mapping[MessageQueue, int],
+    described: DescribedGroup | None = None,
+) -> str:
     """Format state, causes of rebalances, awaited members, members and offsets.
 
-    `waits`: how old the oldest message is that the group has not consumed, in ms.
+    `waits`: how old the oldest message is that the group has not consumed, in ms. `described`: of a
+    streams group, whose tasks and topology are shown, too.
     """
     seconds = [waits.get(one.queue) for one in report.offsets]
     report = shown(report)
     generation = "generation" if report.kind == "classic" else "epoch"
     text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
+    facts = shown(described.facts) if described is not None else None
+    if facts is not None:
+        text += f", assignment epoch {facts.assignment_epoch}"
     text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"
     if report.began_at is not None:
         text += f"rebalancing for {_seconds(now - report.began_at)}\n"
@@ -96,7 +148,9 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
     for one in report.awaited:
         since = "" if one.since is None else f", for {_seconds(now - one.since)}"
         until = "" if one.until is None else f", will be removed in {_seconds(one.until - now)}"
-        text += f"  {_name(one.member_id, one.client_id, one.host)}: {one.what}{since}{until}\n"
+        text += (
+            f"  {member_name(one.member_id, one.client_id, one.host)}: {one.what}{since}{until}\n"
+        )
     if report.flapping:
         text += "\nclients that join and go again and again, in the last half an hour:\n"
     for flapper in report.flapping:
@@ -107,11 +161,14 @@ def report_text(report: KafkaGroupReport, now: int, waits: Mapping[MessageQueue,
             text += f"; it may return in {_seconds(flapper.until - now)}"
         text += "\n"
     text += f"\n{counted(len(report.members), 'member')}\n"
+    tasks = {one.member_id: member_tasks(one) for one in facts.members} if facts else {}
     for member in report.members:
-        partitions = ", ".join(f"{topic}-{number}" for topic, number in member.partitions)
         static = f", static {member.instance_id}" if member.instance_id is not None else ""
-        name = _name(member.member_id, member.client_id, member.host)
-        text += f"  {name}{static}: {partitions or 'no partition'}\n"
+        name = member_name(member.member_id, member.client_id, member.host)
+        text += f"  {name}{static}: {partition_names(member.partitions)}\n"
+        text += tasks.get(member.member_id, "")
+    if facts is not None and facts.topology is not None:
+        text += topology_text(facts.topology)
     return text + _offsets(report, seconds)
 
 
@@ -126,11 +183,6 @@ def _offsets(report: KafkaGroupReport, waits: Sequence[int | None]) -> str:
         age = "-" if wait is None else f"{wait / 1000:.1f}"
         text += row.format(*place, *shown, age, one.member_id or "-")
     return text + f"\nDiff Total: {report.lag}\n"
-
-
-def _name(member_id: str, client_id: str, host: str) -> str:
-    """Return a name; of those that were only assigned an id nothing else is known."""
-    return f"{member_id} ({client_id}{host})" if client_id or host else member_id
 
 
 def _seconds(milliseconds: int) -> str:

@@ -32,6 +32,23 @@ document.addEventListener("securitypolicyviolation", (event) => {
 """
 
 
+AXE = """
+async () => {
+  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  const { violations } = await axe.run(document, { runOnly: tags });
+  return violations.map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+}
+"""
+
+
+def violations(page: Page, axe: str) -> list[str]:
+    """What on a page is against WCAG 2.2 AA, according to axe-core, whose source is `axe`."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(axe)
+    found: list[str] = page.evaluate(AXE)
+    return found
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser with a profile of its own. Raises Missing."""

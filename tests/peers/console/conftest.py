@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.peers.apache import Missing
 from tests.peers.console.browsing import chromium
 from tests.peers.console.serving import Members, Served, members, served
+from tests.peers.kafka.builds import call, made, need
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -38,6 +41,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Itera
 def group_members(cluster: Served) -> Iterator[Members]:
     with members(cluster) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core."""
+
+    def install(folder: Path) -> None:
+        shutil.copy(Path(__file__).parent / "js" / "package.json", folder)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]
+        call(words, "npm cannot install axe-core", cwd=folder)
+
+    try:
+        need("npm")
+        folder = made("axe", [Path(__file__).parent / "js" / "package.json"], install)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 @pytest.fixture

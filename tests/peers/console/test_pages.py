@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from confluent_kafka import Producer as KafkaProducer
-from tests.peers.apache import Missing
-from tests.peers.console.browsing import opened
+from tests.peers.console.browsing import opened, violations
 from tests.peers.console.serving import Served, members, served
 from tests.peers.console.topics import create_topic
-from tests.peers.kafka.builds import call, made, need
 from tests.waiting import until
 
 from steelyard import Producer
@@ -80,38 +76,12 @@ def contents(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iter
         yield Contents(cluster, routes)
 
 
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The source of axe-core."""
-
-    def install(folder: Path) -> None:
-        shutil.copy(Path(__file__).parent / "js" / "package.json", folder)
-        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]
-        call(words, "npm cannot install axe-core", cwd=folder)
-
-    try:
-        need("npm")
-        folder = made("axe", [Path(__file__).parent / "js" / "package.json"], install)
-    except Missing as reason:
-        pytest.skip(str(reason))
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
-
-
 def show(page: Page, contents: Contents, route: str) -> None:
     """Go there, and wait until nothing is loading and both kinds of lists have come."""
     page.goto(f"{contents.cluster.console}/#/{route}")
     page.wait_for_selector("main h1")
     page.wait_for_selector("main .loading", state="detached", timeout=60_000)
     assert page.locator("main .failed").count() == 0, page.locator("main").inner_text()
-
-
-AXE = """
-async () => {
-  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-  const { violations } = await axe.run(document, { runOnly: tags });
-  return violations.map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
-}
-"""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -122,11 +92,9 @@ def test_everybody_can_use_the_pages(
     with opened(browser, contents.cluster.console, theme=theme) as (page, _):
         for name, route in contents.routes.items():
             show(page, contents, route)
-            if not page.evaluate("'axe' in window"):
-                page.evaluate(axe)
-            violations = page.evaluate(AXE)
-            if violations:
-                found[name] = violations
+            wrong = violations(page, axe)
+            if wrong:
+                found[name] = wrong
     assert found == {}
 
 

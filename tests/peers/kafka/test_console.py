@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.peers.kafka.servers import Running
+from tests.peers.kafka import builds
+from tests.peers.kafka.servers import Running, run_apache
+from tests.peers.kafka.share_members import ShareGroup
+from tests.peers.kafka.streams_apps import WordCount, all_tasks
+from tests.peers.kafka.test_tools import TOOLS, table, tool
 from tests.waiting import until
 from tests.web.console.asking import Events, ask, in_path, read
 from tests.web.console.conftest import console
@@ -197,3 +202,147 @@ def test_the_cluster(cluster: Running, address: str) -> None:
     assert view["kind"] == "apache-kafka"
     assert [broker["kafka_address"] for broker in view["brokers"]] == cluster.bootstrap.split(",")
     assert [broker["error"] for broker in view["brokers"]] == [None] * cluster.brokers
+
+
+# -- streams groups and share groups, of Java's clients --------------------------------------------
+
+
+def test_a_streams_group(cluster: Running, address: str, name: str, tmp_path: Path) -> None:
+    """Two instances of a word count with standbys: their tasks are those that they say they run."""
+    setting = "streams.num.standby.replicas=1"
+    words = ("--entity-type", "groups", "--entity-name", name, "--alter", "--add-config", setting)
+    tool("kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap, *words)
+    path = f"groups/{in_path('kafka', name)}"
+    with WordCount(cluster, name, tmp_path) as app:
+        app.send()
+        app.start("one")
+        app.start("two")
+        app.wait_shared(all_tasks(4), "one", "two")
+
+        def told(member: Any, kind: str) -> frozenset[str]:
+            return frozenset(
+                f"{each['subtopology']}_{number}"
+                for each in member["tasks"][kind]
+                for number in each["partitions"]
+            )
+
+        def agree() -> bool:
+            """A member is an instance here: each has one thread."""
+            active, standby = app.tasks(), app.tasks("standby")
+            found = ask(address, path)
+            return found.status == 200 and {
+                (told(one, "active"), told(one, "standby")) for one in found.body["members"]
+            } == {(frozenset(active[each]), frozenset(standby[each])) for each in active}
+
+        until(agree, (app, ask(address, path)))
+        app.wait_counted()
+        until(lambda: all(q["lag"] == 0 for q in read(address, path)["queues"]), "all committed")
+        picture = read(address, path)
+        assert (picture["kind"], picture["state"]) == ("streams", "Stable")
+        assert picture["generation"] == picture["assignment_epoch"] > 0
+        assert len({one["tasks"]["process_id"] for one in picture["members"]}) == 2
+        for one in picture["members"]:
+            assert one["client_id"].startswith(name)
+            assert one["host"] == "127.0.0.1"
+        first, second = picture["topology"]["subtopologies"]
+        (between,) = first["repartition_sink_topics"]
+        assert (first["id"], first["source_topics"]) == ("0", [app.source])
+        assert (second["id"], second["repartition_source_topics"]) == ("1", [between])
+        assert second["changelog_topics"] == [f"{name}-counts-changelog"]
+        rows = {q["task"]: q for q in picture["queues"]}
+        assert rows.keys() == all_tasks(4)
+        assert {q["topic"] for q in rows.values()} == {app.source, between}
+        for task, queue in rows.items():
+            assert queue["owner"] is not None
+            assert len(queue["standbys"]) == (1 if task.startswith("1_") else 0)
+            assert queue["owner"] not in queue["standbys"]
+
+        def listed() -> list[tuple[object, ...]]:
+            groups = read(address, "groups")["groups"]
+            return [(g["kind"], g["members"], g["lag"]) for g in groups if g["name"] == name]
+
+        until(lambda: listed() == [("streams", 2, 0)])  # a list may be a second old
+        app.leave("one")
+        until(lambda: len(read(address, path)["members"]) == 1, "one leaves")
+
+
+def test_a_share_group(cluster: Running, address: str, name: str, tmp_path: Path) -> None:
+    """Three members on two partitions: who reads what, start offsets and lag are as Kafka's own tool tells them."""
+    topic = topic_of(cluster, name, 2)
+    command, server = f"{TOOLS}.consumer.group.ShareGroupCommand", cluster.bootstrap
+    with ShareGroup(cluster, topic, tmp_path, settings="share.auto.offset.reset:earliest") as group:
+        described = ("--bootstrap-server", server, "--group", group.group, "--describe")
+        path = f"groups/{in_path('kafka', group.group)}"
+        for each in ("one", "two", "three"):
+            group.start(each)
+        group.until_all(20)
+
+        def members() -> dict[str, int]:
+            head, *rows = [
+                line.split()
+                for line in tool(command, *described, "--members").splitlines()
+                if line.strip()
+            ]
+            name, count = head.index("CLIENT-ID"), head.index("#PARTITIONS")
+            return {row[name]: int(row[count]) for row in rows}
+
+        def agree() -> bool:
+            found = read(address, path)
+            told = {one["client_id"]: one["assigned"] for one in found["members"]}
+            return len(told) == 3 and found["state"] == "Stable" and told == members()
+
+        until(agree, (members(), ask(address, path)))
+        until(lambda: sum(len(m.taken) for m in group.members) >= 20, "all are accepted")
+
+        def offsets() -> dict[str, tuple[str, str]]:
+            found = table(tool(command, *described, "--offsets"))
+            return {row["PARTITION"]: (row["START-OFFSET"], row["LAG"]) for row in found}
+
+        def progress() -> dict[str, tuple[str, str]]:
+            return {
+                str(queue["queue"]): (str(queue["share_start"]), str(queue["lag"]))
+                for queue in read(address, path)["queues"]
+            }
+
+        until(lambda: offsets() == progress(), (offsets(), progress()))
+        picture = read(address, path)
+        assert (picture["kind"], picture["protocol"]) == ("share", "share: simple")
+        assert picture["generation"] == picture["assignment_epoch"] > 0
+        readers = [queue["readers"] for queue in picture["queues"]]
+        assert {len(each) for each in readers} > {1} or all(len(each) > 1 for each in readers)
+        assert sum(map(len, readers)) == sum(one["assigned"] for one in picture["members"])
+        assert {(q["owner"], q["committed"]) for q in picture["queues"]} == {(None, None)}
+
+        def listed() -> list[tuple[object, ...]]:
+            groups = read(address, "groups")["groups"]
+            of_group = [one for one in groups if one["name"] == group.group]
+            return [(one["kind"], one["members"], one["topics"]) for one in of_group]
+
+        until(lambda: listed() == [("share", 3, [topic])])
+        for one in group.members:
+            one.leave()
+        until(lambda: read(address, path)["state"] == "Empty", "nobody is left")
+        body = {"topic": topic, "to": "earliest", "dry_run": False}
+        done = ask(address, f"{path}/reset-offsets", method="POST", body=body)
+        assert done.status == 200, done
+        until(lambda: {q["share_start"] for q in read(address, path)["queues"]} == {0}, "reset")
+
+
+def test_brokers_without_streams_and_share_groups(tmp_path: Path, name: str) -> None:
+    """Apache Kafka 3.9 knows neither: its groups are there as before."""
+    with (
+        run_apache(tmp_path, version=builds.OLD) as old,
+        console(HttpConfig(timeout_ms=20_000), old.bootstrap) as address,
+    ):
+        topic = topic_of(old, name, 2)
+        reader = member(old, name, topic, "classic", "reader")
+        until(lambda: reader.poll(0.1) is not None and reader.assignment())
+        until(lambda: shown(read(address, f"groups/kafka/{name}")) == shares([reader]))
+        assert read(address, f"groups/kafka/{name}")["protocol"] == "classic: range"
+
+        def kinds() -> dict[str, str]:
+            return {one["name"]: one["kind"] for one in read(address, "groups")["groups"]}
+
+        until(lambda: kinds() == {name: "classic"})  # a list may be a second old
+        assert ask(address, "groups/kafka/nobody").status == 404
+        reader.close()

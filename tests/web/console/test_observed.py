@@ -21,6 +21,7 @@ def member(name: str) -> MemberView:
         waited_for=False,
         since=None,
         assigned=0,
+        tasks=None,
     )
 
 
@@ -30,10 +31,13 @@ def picture(
     """A group of members with these letters as names; `owners`: of each queue."""
     return GroupPicture(
         dialect="kafka",
+        kind="classic",
         name="g",
         state="Stable",
         protocol="classic: range",
         generation=None,
+        assignment_epoch=None,
+        topology=None,
         members=[member(name) for name in members],
         queues=[
             GroupQueue(
@@ -47,6 +51,11 @@ def picture(
                 end=None,
                 lag=None,
                 wait_ms=None,
+                readers=[],
+                share_start=None,
+                task=None,
+                standbys=[],
+                warmups=[],
             )
             for key, owner in owners.items()
         ],

@@ -11,6 +11,7 @@ import pytest
 from tests.web.console.asking import ask, in_path, read
 from tests.web.console.conftest import Consoles
 from tests.web.console.descriptions import keeps_to_the_description
+from tests.web.console.group_members import begin_share_group, streams_threads
 
 from steelyard import Producer, PushConsumer
 from steelyard.web.console import answers, operations
@@ -32,9 +33,13 @@ def known(consoles: Consoles) -> dict[str, list[str]]:
         consumer = PushConsumer("api-group", consoles.servers.nameservers, lambda one: None)
         with consumer.subscribe("Api"):
             pass
+    bootstrap = consoles.servers.bootstrap
+    begin_share_group(bootstrap, "api-share", topic, {0: 1})
+    with streams_threads(bootstrap, "api-streams", topic, "one") as (one,):
+        one.beat()  # it stays a member after that, for the time of a session
     return {
         "dialect": ["kafka", "rocketmq"],
-        "group": ["api-group", "nobody"],
+        "group": ["api-group", "api-share", "api-streams", "nobody"],
         "topic": [topic, "Api", "nothing"],
         "queue": [f"{topic}/0", "Api/broker-0/0"],
         "from": ["earliest", "latest", "0", "1700000000000", "next:0=3"],

@@ -11,8 +11,25 @@ from steelyard.groups.kafka.report import KafkaAwaited, KafkaGroupReport, KafkaR
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.web.console.kafka import picture as kafka_picture
 from steelyard.web.console.kafka.facts import KafkaGroupFacts, MemberFacts, as_report, of_report
+from steelyard.web.console.kafka.shares import of_share, progress_of
+from steelyard.web.console.kafka.streams import of_streams
 from steelyard.web.console.remoting import picture as remoting_picture
 from steelyard.web.console.remoting.picture import QueueReach, RemotingGroupFacts
+from steelyard.wire.kafka.messages.share_groups import (
+    DescribedShareGroup,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from steelyard.wire.kafka.messages.streams_groups import DescribedGroup as StreamsDescription
+from steelyard.wire.kafka.messages.streams_groups import (
+    DescribedMember,
+    DescribedSubtopology,
+    DescribedTopology,
+    TaskAssignment,
+    TaskIds,
+    TopicInfo,
+)
 from steelyard.wire.remoting.bodies import Connection, ConsumerRunningInfo, ProcessQueueInfo
 
 QUEUES = [MessageQueue("T", "b", number) for number in range(4)]
@@ -222,3 +239,92 @@ def test_a_report_of_ours_tells_whom_and_why() -> None:
     )
     assert (found.rebalance.since, found.rebalance.trigger) == (1_000, "joined")
     assert as_report(of_report(report, None), {}) is report
+
+
+# -- streams groups and share groups ---------------------------------------------------------------
+
+TOPOLOGY = DescribedTopology(
+    3,
+    [
+        DescribedSubtopology("0", ["lines"], ["words"]),
+        DescribedSubtopology("1", [], [], [TopicInfo("counts")], [TopicInfo("words")]),
+    ],
+)
+
+
+def thread(
+    name: str, active: str, standby: str = "", warmup: str = "", target: str | None = None
+) -> DescribedMember:
+    """A member with tasks as Kafka Streams writes them: 0_1."""
+
+    def told(text: str) -> list[TaskIds]:
+        pairs = [word.split("_") for word in text.split()]
+        return [TaskIds(subtopology, [int(number)]) for subtopology, number in pairs]
+
+    return DescribedMember(
+        member_id=f"{name}-id",
+        client_id=name,
+        client_host="/10.0.0.1",
+        process_id="p",
+        assignment=TaskAssignment(told(active), told(standby), told(warmup)),
+        target_assignment=TaskAssignment(told(active if target is None else target)),
+    )
+
+
+def test_a_streams_group_of_apache() -> None:
+    """A task may move, and some members only have copies of its state; topics may have fewer partitions than others."""
+    group = StreamsDescription(
+        group_id="g",
+        group_state="Reconciling",
+        group_epoch=8,
+        assignment_epoch=7,
+        topology=TOPOLOGY,
+        members=[
+            thread("b", "0_1", standby="1_0", warmup="1_1"),
+            thread("a", "0_0 1_0 1_1", target="0_0 1_0"),
+        ],
+    )
+    facts = of_streams(group, {"lines": 2, "words": 2})
+    places = [TopicPartition(topic, number) for topic in ("lines", "words") for number in (0, 1)]
+    found = kafka_picture.picture(facts, places, {}, {}, None, 1_000)
+    assert (found.kind, found.protocol) == ("streams", "streams")
+    assert (found.generation, found.assignment_epoch) == (8, 7)
+    assert found.topology is not None
+    assert [one.id for one in found.topology.subtopologies] == ["0", "1"]
+    rows = [(q.key, q.task, q.owner, q.standbys, q.warmups) for q in found.queues]
+    assert rows == [
+        ("lines/0", "0_0", "a-id", [], []),
+        ("lines/1", "0_1", "b-id", [], []),
+        ("words/0", "1_0", "a-id", ["b-id"], []),
+        ("words/1", "1_1", "a-id", [], ["b-id"]),
+    ]
+    assert [one.state for one in found.members] == ["revoking", "waiting"]
+    assert found.rebalance is not None
+    assert found.rebalance.waits_for == ["a-id"]
+    assert of_streams(group, {"lines": 1}).members[1].assigned == ()
+    without = DescribedTopology(-1, None)
+    for topology in (None, without):
+        bare = of_streams(msgspec.structs.replace(group, topology=topology), {})
+        assert bare.topics == ()
+
+
+@pytest.mark.parametrize(("lag", "told"), [(5, 5), (-1, None)])
+def test_a_share_group_whose_broker_tells_no_lag(lag: int, told: int | None) -> None:
+    group = DescribedShareGroup(group_id="g", group_state="Stable", assignor_name="simple")
+    progress = DescribeShareGroupOffsetsResponseGroup(
+        "g",
+        [
+            DescribeShareGroupOffsetsResponseTopic(
+                "t",
+                partitions=[
+                    DescribeShareGroupOffsetsResponsePartition(0, 4, lag=lag),
+                    DescribeShareGroupOffsetsResponsePartition(1, -1),
+                    DescribeShareGroupOffsetsResponsePartition(2, 9, error_code=3),
+                ],
+            )
+        ],
+    )
+    facts = msgspec.structs.replace(of_share(group), shared=progress_of(progress))
+    found = kafka_picture.picture(facts, PLACES, {}, dict.fromkeys(PLACES, 9), None, 1_000)
+    assert [(q.share_start, q.lag) for q in found.queues] == [(4, told), (None, None), (None, None)]
+    assert kafka_picture.line(facts, {}, {}, None).lag == told

@@ -15,10 +15,13 @@ def group(dialect: Dialect, owners: list[str | None], members: list[str]) -> Gro
     prefix = "t/" if dialect == "kafka" else f"t/{broker}/"
     return GroupPicture(
         dialect=dialect,
+        kind="classic" if dialect == "kafka" else "rocketmq",
         name="g",
         state="Stable",
         protocol=None,
         generation=3,
+        assignment_epoch=None,
+        topology=None,
         members=[
             MemberView(
                 id=name,
@@ -29,6 +32,7 @@ def group(dialect: Dialect, owners: list[str | None], members: list[str]) -> Gro
                 waited_for=False,
                 since=None,
                 assigned=owners.count(name),
+                tasks=None,
             )
             for name in members
         ],
@@ -44,6 +48,11 @@ def group(dialect: Dialect, owners: list[str | None], members: list[str]) -> Gro
                 end=0,
                 lag=0,
                 wait_ms=0,
+                readers=[],
+                share_start=None,
+                task=None,
+                standbys=[],
+                warmups=[],
             )
             for number, owner in enumerate(owners)
         ],

@@ -13,6 +13,14 @@ import msgspec
 Dialect = Literal["rocketmq", "kafka"]
 ClusterKind = Literal["steelyard", "apache-rocketmq", "apache-kafka"]
 
+GroupKind = Annotated[
+    Literal["classic", "consumer", "streams", "share", "rocketmq"],
+    msgspec.Meta(
+        description="The protocol of a Kafka group: classic, that of KIP-848 (consumer), KIP-1071"
+        " (streams) or KIP-932 (share). RocketMQ's groups are rocketmq."
+    ),
+]
+
 Time = Annotated[int, msgspec.Meta(description="Milliseconds since the epoch.")]
 Duration = Annotated[int, msgspec.Meta(description="Milliseconds.")]
 QueueKey = Annotated[
@@ -84,6 +92,7 @@ class GroupLine(ApiAnswer, frozen=True, kw_only=True):
     """
 
     dialect: Dialect
+    kind: GroupKind
     name: str
     state: str
     protocol: str | None
@@ -102,13 +111,34 @@ class GroupsAnswer(ApiAnswer, frozen=True, kw_only=True):
     left_out: int
 
 
+class SubtopologyTasks(ApiAnswer, frozen=True, kw_only=True):
+    """Tasks of one subtopology of a Kafka Streams application, by their partitions."""
+
+    subtopology: str
+    partitions: list[int]
+
+
+class StreamsTasks(ApiAnswer, frozen=True, kw_only=True):
+    """What a member of a streams group (KIP-1071) runs, which is a thread of an application.
+
+    `process_id`: of its instance, whose threads share a state directory. `active`: tasks that it
+    processes; `standby`: tasks whose state it keeps as a copy; `warmup`: tasks whose state it
+    restores, to process them next.
+    """
+
+    process_id: str
+    active: list[SubtopologyTasks]
+    standby: list[SubtopologyTasks]
+    warmup: list[SubtopologyTasks]
+
+
 class MemberView(ApiAnswer, frozen=True, kw_only=True):
     """A member of a group.
 
     `state`: `stable`, or what it does in a rebalance: `joining`, `waiting` (for others), `revoking`
     (it has to give up queues), `syncing`; `silent`: it does not answer its broker, so that nobody
     knows which queues it reads (RocketMQ only). `waited_for`: the rebalance waits for it, `since`
-    that time. `assigned`: number of queues that it owns.
+    that time. `assigned`: number of queues that it reads. `tasks`: of a streams group's member.
     """
 
     id: str
@@ -119,6 +149,7 @@ class MemberView(ApiAnswer, frozen=True, kw_only=True):
     waited_for: bool
     since: Time | None
     assigned: int
+    tasks: StreamsTasks | None
 
 
 class GroupQueue(ApiAnswer, frozen=True, kw_only=True):
@@ -128,6 +159,13 @@ class GroupQueue(ApiAnswer, frozen=True, kw_only=True):
     rebalance, if it is known and another one. `committed`: the offset that the group continues at.
     `end`: the offset of the next message. `wait_ms`: how long the oldest message that is not
     consumed has waited.
+
+    In a share group (KIP-932) members read it together: they are `readers`, and `owner` is null.
+    `share_start`: the share-partition start offset, before which everything is done; `lag`: records
+    that are still to be delivered or acknowledged, as the group's coordinator counts them.
+
+    In a streams group (KIP-1071) `task` is the task that reads it, such as `1_0`, and `owner` the
+    member that runs it; `standbys` and `warmups`: members with a standby or warm-up task of it.
     """
 
     key: QueueKey
@@ -140,6 +178,11 @@ class GroupQueue(ApiAnswer, frozen=True, kw_only=True):
     end: int | None
     lag: int | None
     wait_ms: Duration | None
+    readers: list[str]
+    share_start: int | None
+    task: str | None
+    standbys: list[str]
+    warmups: list[str]
 
 
 class RebalanceNow(ApiAnswer, frozen=True, kw_only=True):
@@ -156,19 +199,45 @@ class RebalanceNow(ApiAnswer, frozen=True, kw_only=True):
     text: str
 
 
+class SubtopologyView(ApiAnswer, frozen=True, kw_only=True):
+    """A part of a topology that is processed without other parts; it has a task per partition.
+
+    Names of topics: which it reads and others write, which it reads from other subtopologies,
+    which it writes for them, and which keep its state.
+    """
+
+    id: str
+    source_topics: list[str]
+    repartition_source_topics: list[str]
+    repartition_sink_topics: list[str]
+    changelog_topics: list[str]
+
+
+class TopologyView(ApiAnswer, frozen=True, kw_only=True):
+    """The topology of a Kafka Streams application, as its members told the coordinator."""
+
+    epoch: int
+    subtopologies: list[SubtopologyView]
+
+
 class GroupPicture(ApiAnswer, frozen=True, kw_only=True):
     """A group as it is now.
 
     `state`: Kafka's, of a RocketMQ group `Stable`, `Empty`, `Rebalancing` or `Degraded` (a member
-    does not answer). `generation`: of a Kafka group, its generation or epoch. `warning`: what is
-    wrong although no rebalance is under way, in a sentence.
+    does not answer). `generation`: of a Kafka group, its generation or group epoch.
+    `assignment_epoch`: of the assignment that members are to have, in groups with epochs; it is
+    less than the group epoch until there is a new assignment. `topology`: of a streams group.
+    `warning`: what is wrong although no rebalance is under way, in a sentence.
     """
 
     dialect: Dialect
+    kind: GroupKind
     name: str
     state: str
     protocol: str | None
     generation: int | None
+    assignment_epoch: int | None
+    topology: TopologyView | None
     members: list[MemberView]
     queues: list[GroupQueue]
     rebalance: RebalanceNow | None

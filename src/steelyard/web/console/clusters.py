@@ -7,15 +7,12 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from steelyard.client.aio.admin import Admin
 from steelyard.client.aio.pull import PullConsumer
-from steelyard.decoding import prepared
 from steelyard.driver.awaited_links import KafkaRequester
 from steelyard.errors import SteelyardError
 from steelyard.groups.kafka.report import KafkaGroupReport
-from steelyard.routes.brokers import BrokerEntry, brokers_namespace
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.sasl.login import Login
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.version import __version__
@@ -30,13 +27,11 @@ from steelyard.web.console.contract import DialectSource
 from steelyard.web.console.fresh import Fresh
 from steelyard.web.console.kafka.servers import CLIENT_ID, KafkaBrokers, joined_address
 from steelyard.web.console.kafka.source import KafkaSource, Waits
+from steelyard.web.console.listeners import kafka_listeners
 from steelyard.web.console.rates import Rates
 from steelyard.web.console.remoting.figures import has_figures
 from steelyard.web.console.remoting.source import RemotingSource
 from steelyard.web.reading import BrokerReading, ClusterReader
-from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import KVTable
-from steelyard.wire.remoting.codes import RequestCode
 
 GROUP = "steelyard-console"
 """The group in whose name messages are read; it commits nothing."""
@@ -69,7 +64,7 @@ class NameserverCluster:
             address_translation=admin.config.address_translation,
             login=login,
         )
-        self._entries = Fresh(self._kafka_entries, ENTRIES_FRESH_MS)
+        self._entries = Fresh(lambda: kafka_listeners(admin), ENTRIES_FRESH_MS)
         self._rates = Rates()
         self._remoting = RemotingSource(admin, self._reading, reader)
         self._kafka = KafkaSource(
@@ -133,24 +128,6 @@ class NameserverCluster:
         reading = await self._reader.read()
         ready = {each.name for each in reading.brokers if each.kafka and each.kafka.ready}
         return await self._entries.renewed() if ready - entries.keys() else entries
-
-    async def _kafka_entries(self) -> dict[str, BrokerEntry]:
-        """Return the brokers with a Kafka listener, by name."""
-        found: dict[str, BrokerEntry] = {}
-        for cluster in sorted((await self._admin.clusters()).cluster_addr_table):
-            header = headers.KVConfigHeader(namespace=brokers_namespace(cluster))
-            try:
-                reply = await self._admin.ask_nameserver(
-                    RequestCode.GET_KVLIST_BY_NAMESPACE, header
-                )
-            except SteelyardError:
-                continue  # there is none
-            for name, text in fastjson.read(KVTable, reply.body).table.items():
-                try:
-                    found[name] = msgspec.json.decode(text, type=prepared(BrokerEntry))
-                except (msgspec.DecodeError, ValueError):
-                    continue
-        return found
 
     # -- servers -----------------------------------------------------------------------------------
 

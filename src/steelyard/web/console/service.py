@@ -125,7 +125,7 @@ class Console:
         """Return a line with what is remembered of its group."""
         group = (line.dialect, line.name)
         last = self.observer.last_at(group)
-        if is_ours and self._ledger is not None:
+        if is_ours and self._ledger is not None and line.kind != "share":
             last = self._ledger.last_at(line.name)
         rebalancing = line.rebalancing or self.observer.is_rebalancing(group)
         return replace(line, last_rebalance_at=last, rebalancing=rebalancing)
@@ -146,20 +146,19 @@ class Console:
     # -- history, lag, findings, what if -----------------------------------------------------------
 
     async def rebalances(self, question: questions.RebalancesQuestion) -> answers.RebalancesAnswer:
-        await self.group(question)  # which says whether it exists
-        return await self.history((question.dialect, question.group), question.limit)
+        return await self.history(await self.group(question), question.limit)
 
-    async def history(self, group: GroupId, limit: int) -> answers.RebalancesAnswer:
-        """Return the latest rebalances of a group; none of one that does not exist."""
-        dialect, name = group
+    async def history(self, picture: GroupPicture, limit: int) -> answers.RebalancesAnswer:
+        """Return the latest rebalances of the group that a picture shows."""
+        dialect, name = group = (picture.dialect, picture.name)
         flapping = await (await self.source(dialect)).flapping(name)
         now = now_ms()
-        if self._ledger is None or not await self._has_ledger():
+        if self._ledger is None or picture.kind == "share" or not await self._has_ledger():
             return answers.RebalancesAnswer(
                 rebalances=self.observer.rebalances(group, limit),
                 flapping=self.observer.flapping(group, now),
                 source="observed",
-                note=_observed_since(self.observer.since),
+                note=_observed_since(self.observer.since, picture.kind),
                 incomplete=None,
             )
         key_of: KeyOf = remoting_key
@@ -314,7 +313,12 @@ def _merged(line: TopicLine, other: TopicLine) -> TopicLine:
     )
 
 
-def _observed_since(since: int) -> str:
+def _observed_since(since: int, kind: answers.GroupKind) -> str:
+    if kind == "share":
+        return (
+            "Members of a share group read partitions together, so that none changes hands: these"
+            f" are the joins and leaves that the console has seen since {_moment(since)}."
+        )
     return (
         "This cluster keeps no ledger: these are the rebalances that the console has seen since"
         f" {_moment(since)}, without pauses and repetitions, which it cannot see."

@@ -16,7 +16,7 @@ import msgspec
 
 from steelyard.driver.logs import logger
 from steelyard.errors import RemotingError, SteelyardError
-from steelyard.web.console.answers import ApiAnswer
+from steelyard.web.console.answers import ApiAnswer, GroupPicture
 from steelyard.web.console.contract import GroupId
 from steelyard.web.console.questions import GroupQuestion, NoQuestion
 from steelyard.web.console.service import Console
@@ -137,14 +137,15 @@ class Watching:
                     interval = REBALANCE_SECONDS
                 if began - looked_at >= HISTORY_SECONDS:
                     looked_at = began
-                    await self._history(group)
+                    await self._history(picture)
             except SteelyardError as error:
                 _log.info("group %s cannot be read: %s; trying again", group[1], error)
                 interval = LISTS_SECONDS
             took = time.monotonic() - began
             await asyncio.sleep(max(interval, SHARE * took) - took)
 
-    async def _history(self, group: GroupId) -> None:
-        found = await self._console.history(group, HISTORY)
+    async def _history(self, picture: GroupPicture) -> None:
+        group = (picture.dialect, picture.name)
+        found = await self._console.history(picture, HISTORY)
         for rebalance in reversed(found.rebalances):
             self._publish("rebalance", group, rebalance.id, rebalance)

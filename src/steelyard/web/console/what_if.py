@@ -31,6 +31,12 @@ REMOTING_NAMES = (
 )
 KAFKA_NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even")
 
+UNPLANNED: Mapping[str, str] = {
+    "share": "their members read partitions together",
+    "streams": "their coordinator assigns tasks instead of partitions",
+}
+"""Kinds of groups that no plan is computed for, and why."""
+
 ROUNDS = 2
 """Rebalances until all partitions are assigned: cooperative members give up some in the first."""
 
@@ -44,7 +50,16 @@ Shares = Mapping[str, Sequence[str]]
 
 
 def what_if(picture: GroupPicture, members: int | None, strategy: str | None) -> WhatIf:
-    """Return what strategies would do. Raises RouteError for one that does not fit the group."""
+    """Return what strategies would do; nothing for groups whose kind has none.
+
+    Raises RouteError for a strategy that does not fit the group.
+    """
+    if picture.kind in UNPLANNED:
+        if strategy is None:
+            return WhatIf(strategies=[], results=[])
+        raise RouteError(
+            f"{picture.kind} groups have no strategy {strategy}: {UNPLANNED[picture.kind]}"
+        )
     names = REMOTING_NAMES if picture.dialect == "rocketmq" else KAFKA_NAMES
     if strategy is not None and strategy not in names:
         raise RouteError(str(unknown(f"strategy of {picture.dialect} groups", strategy, names)))

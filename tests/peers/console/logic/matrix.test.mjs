@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { columns, happened, LEFT_MS, moves, MOVED_MS, queueName, rows, standing, visible } from "#static/logic/matrix.js";
+import { columns, happened, LEFT_MS, moves, MOVED_MS, queueName, rows, standing, unread, visible } from "#static/logic/matrix.js";
 
 const member = (id) => ({ id, client_id: id, host: "", state: "stable", waited_for: false, assigned: 0 });
-const queue = (key, owner, next_owner = null) => ({ key, topic: key.split("/")[0], owner, next_owner, lag: 1, wait_ms: null });
+const queue = (key, owner, next_owner = null, others = {}) => ({ key, topic: key.split("/")[0], owner, next_owner, readers: [], standbys: [], warmups: [], lag: 1, wait_ms: null, ...others });
 const picture = (members, queues, rebalance = null) => ({ members: members.map(member), queues, rebalance });
 const slots = (found) => found.map((column) => [column.id, column.slot, column.leftAt !== null]);
 
@@ -52,6 +52,15 @@ test("how a queue stands to a member", () => {
   assert.deepEqual(["a", "b"].map((each) => standing(moved, each, { from: "a", to: "b", at: 0 })), ["former", "owner"]);
 });
 
+test("members of a share group read a queue together, and others have copies of a task's state", () => {
+  const shared = queue("t/0", null, null, { readers: ["a", "b"] });
+  assert.deepEqual(["a", "b", "c"].map((each) => standing(shared, each)), ["owner", "owner", ""]);
+  assert.deepEqual([shared, queue("t/0", null), queue("t/0", "a")].map(unread), [false, true, false]);
+  const task = queue("t/0", "a", null, { standbys: ["b"], warmups: ["c"] });
+  assert.deepEqual(["a", "b", "c"].map((each) => standing(task, each)), ["owner", "standby", "warmup"]);
+  assert.equal(standing(queue("t/0", "a", "b", { standbys: ["b"] }), "b"), "next");
+});
+
 test("rows are grouped by topic and filtered by key", () => {
   const queues = [queue("t/0", "a"), queue("u/0", "a"), queue("t/1", "a")];
   const shown = (filter) => rows(queues, filter).map((row) => (row.kind === "topic" ? `${row.topic}:${row.queues.length}` : row.queue.key));
@@ -80,6 +89,8 @@ test("what happened, in the order of causes", () => {
   assert.deepEqual(texts(before, during), ["third joined", "b left", "Rebalance began: b left", "t/1 without an owner"]);
   assert.deepEqual(texts(during, after), ["t/1 to third", "Rebalance ended"]);
   assert.deepEqual(texts(after, after), []);
+  const together = (readers) => picture(["a"], [queue("t/0", null, null, { readers })]);
+  assert.deepEqual(texts(together(["a"]), together([])), ["t/0 without an owner"]);
 });
 
 test("1,000 queues and 50 members take a few milliseconds", () => {

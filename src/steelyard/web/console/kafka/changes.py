@@ -8,7 +8,7 @@ from steelyard.driver.blocking_links import check_code
 from steelyard.errors import KafkaError
 from steelyard.types import TopicPartition
 from steelyard.web.console.answers import OffsetChange
-from steelyard.web.console.kafka.facts import KafkaGroupFacts
+from steelyard.web.console.kafka.facts import SHARE, KafkaGroupFacts
 from steelyard.web.console.kafka.picture import key_of
 from steelyard.web.console.kafka.servers import KafkaBrokers, addresses, partitions
 from steelyard.web.console.questions import CreateTopic, ResetOffsets
@@ -20,6 +20,13 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from steelyard.wire.kafka.messages.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
 )
 from steelyard.wire.kafka.messages.topics import (
     CREATE_TOPICS,
@@ -44,7 +51,7 @@ TIMEOUT_MS = 5_000
 async def reset(
     servers: KafkaBrokers, group: KafkaGroupFacts, wanted: ResetOffsets
 ) -> Sequence[OffsetChange]:
-    """Commit offsets for a group without members. Raises KafkaError if it has some."""
+    """Set the offsets of a group without members. Raises KafkaError if it has some."""
     places = partitions(await servers.topic(wanted.topic))
     times = {"earliest": EARLIEST, "latest": LATEST}
     time = wanted.to if isinstance(wanted.to, int) else times[wanted.to]
@@ -56,22 +63,48 @@ async def reset(
         if place in found and place in ends
     }
     if not wanted.dry_run:
-        await _commit(servers, group, target)
+        if group.members:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"group {group.name} has {counted(len(group.members), 'member')}, which would not"
+                " follow; stop all of its members first",
+            )
+        await (_alter if group.kind == SHARE else _commit)(servers, group, target)
+    before = {place: progress.start for place, progress in group.shared.items()}
+    before |= group.committed
     return [
-        OffsetChange(queue=key_of(place), before=group.committed.get(place), after=offset)
+        OffsetChange(queue=key_of(place), before=before.get(place), after=offset)
         for place, offset in target.items()
     ]
+
+
+async def _alter(
+    servers: KafkaBrokers, group: KafkaGroupFacts, target: dict[TopicPartition, int]
+) -> None:
+    """Set the start offsets of a share group (KIP-932)."""
+    address = await servers.coordinator(group.name)
+    rows: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
+    for place, offset in target.items():
+        rows.setdefault(place.topic, []).append(
+            AlterShareGroupOffsetsRequestPartition(place.partition, offset)
+        )
+    topics = tuple(AlterShareGroupOffsetsRequestTopic(name, each) for name, each in rows.items())
+    answer = await servers.calls.call(
+        address,
+        ALTER_SHARE_GROUP_OFFSETS,
+        AlterShareGroupOffsetsRequest(group.name, topics),
+        AlterShareGroupOffsetsResponse,
+    )
+    _check(answer.error_code, answer.error_message, address, "the new offsets")
+    for topic in answer.responses:
+        for row in topic.partitions:
+            doing = f"the new offset of {topic.topic_name}"
+            _check(row.error_code, row.error_message, address, doing)
 
 
 async def _commit(
     servers: KafkaBrokers, group: KafkaGroupFacts, target: dict[TopicPartition, int]
 ) -> None:
-    if group.members:
-        raise KafkaError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {group.name} has {counted(len(group.members), 'member')}, which would not"
-            " follow; stop all of its members first",
-        )
     address = await servers.coordinator(group.name)
     rows: dict[str, list[OffsetCommitRequestPartition]] = {}
     for place, offset in target.items():

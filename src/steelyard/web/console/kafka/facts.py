@@ -1,7 +1,8 @@
 """The facts about a Kafka group, from Kafka's own descriptions or a coordinator's report.
 
 Apache's coordinators describe members and their partitions. Ours also report whom a rebalance waits
-for and why it began (`groups.kafka.report`), which facts have as `report` then.
+for and why it began (`groups.kafka.report`), which facts have as `report` then. The descriptions of
+streams groups and share groups are in `streams` and `shares`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from steelyard.allocate.assignors.sticky_tasks import TaskId
 from steelyard.errors import ProtocolError
 from steelyard.groups.kafka.report import KafkaGroupMember, KafkaGroupReport, KafkaOffset
 from steelyard.types import TopicPartition
+from steelyard.web.console.answers import GroupKind
 from steelyard.wire.kafka.messages import consumer_groups, groups
 from steelyard.wire.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -20,15 +23,73 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     read_subscription,
 )
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC: GroupKind = "classic"
+CONSUMER: GroupKind = "consumer"
+STREAMS: GroupKind = "streams"
+SHARE: GroupKind = "share"
 
-STABLE, EMPTY, DEAD = "Stable", "Empty", "Dead"
+KINDS: Mapping[str, GroupKind] = {kind: kind for kind in (CLASSIC, CONSUMER, STREAMS, SHARE)}
+"""The kinds of groups by the names that brokers give them, in lower case."""
+
+STABLE, EMPTY, DEAD, NOT_READY = "Stable", "Empty", "Dead", "NotReady"
 REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"))
 """States in which a group rebalances."""
 
 
+class TasksFacts(msgspec.Struct, frozen=True):
+    """What a member of a streams group runs, as `answers.StreamsTasks`; tasks are sorted."""
+
+    process_id: str
+    active: tuple[TaskId, ...] = ()
+    standby: tuple[TaskId, ...] = ()
+    warmup: tuple[TaskId, ...] = ()
+
+
+class SubtopologyFacts(msgspec.Struct, frozen=True):
+    """A subtopology, with the names of its topics as in `answers.SubtopologyView`."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+    repartition_sources: tuple[str, ...] = ()
+    repartition_sinks: tuple[str, ...] = ()
+    changelogs: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return the topics whose partitions its tasks read."""
+        return (*self.sources, *self.repartition_sources)
+
+
+class TopologyFacts(msgspec.Struct, frozen=True):
+    """The topology of a streams group. No topic is the input of two subtopologies."""
+
+    epoch: int
+    subtopologies: tuple[SubtopologyFacts, ...]
+
+    def task_of(self, place: TopicPartition) -> TaskId | None:
+        """Return the task that reads a partition; None if none does."""
+        for one in self.subtopologies:
+            if place.topic in one.inputs:
+                return TaskId(one.name, place.partition)
+        return None
+
+
+class ShareProgress(msgspec.Struct, frozen=True):
+    """How far a share group is in a partition, as its coordinator tells.
+
+    `start`: the share-partition start offset; `lag`: records yet to be delivered or acknowledged,
+    None if the broker does not count them (DescribeShareGroupOffsets 0).
+    """
+
+    start: int
+    lag: int | None
+
+
 class MemberFacts(msgspec.Struct, frozen=True):
-    """A member. `topics`: it subscribes to. `target`: what it is to read, None if unknown."""
+    """A member. `topics`: it subscribes to. `target`: what it is to read, None if unknown.
+
+    `tasks`: of a member of a streams group; `assigned` and `target` are what they read.
+    """
 
     member_id: str
     client_id: str
@@ -37,35 +98,50 @@ class MemberFacts(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     assigned: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] | None = None
+    tasks: TasksFacts | None = None
 
 
 class KafkaGroupFacts(msgspec.Struct, frozen=True):
-    """A group. `kind`: classic or consumer. `generation`: None if nobody told it.
+    """A group. `generation`, `assignment_epoch`: None if nobody told it.
 
-    `committed`: next offset to read. `report`: of a coordinator of ours.
+    `committed`: next offset to read. `report`: of a coordinator of ours. `topology`: of a streams
+    group. `shared`: the progress of a share group, which commits nothing, in the partitions that it
+    has begun.
     """
 
     name: str
-    kind: str
+    kind: GroupKind
     state: str
     assignor: str
     generation: int | None
     members: tuple[MemberFacts, ...]
     committed: Mapping[TopicPartition, int]
     report: KafkaGroupReport | None = None
+    assignment_epoch: int | None = None
+    topology: TopologyFacts | None = None
+    shared: Mapping[TopicPartition, ShareProgress] = {}
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Return what members subscribe to or read, and what offsets are committed of; sorted."""
+        """Return what members subscribe to or read, and what offsets are known of; sorted."""
         found = {topic for member in self.members for topic in member.topics}
-        found |= {topic for member in self.members for topic, _ in member.assigned}
-        return tuple(sorted(found | {topic for topic, _ in self.committed}))
+        found |= {topic for topic, _ in self.held}
+        if self.topology is not None:
+            found |= {topic for one in self.topology.subtopologies for topic in one.inputs}
+        return tuple(sorted(found | {topic for topic, _ in (*self.committed, *self.shared)}))
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """Return the partitions that members read."""
+        return frozenset(place for member in self.members for place in member.assigned)
 
     @property
     def unread(self) -> frozenset[TopicPartition]:
-        """Return the partitions that members hold and of which no offset is committed."""
-        held = frozenset(place for member in self.members for place in member.assigned)
-        return held - self.committed.keys()
+        """Return the partitions that members hold and of which no offset is committed.
+
+        A share group has none: it commits nothing, and its coordinator counts its lag.
+        """
+        return frozenset() if self.kind == SHARE else self.held - self.committed.keys()
 
     def reached(self, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return where the group is: offsets committed, and the `begins` of what is unread."""
@@ -130,8 +206,8 @@ def of_consumer(
             member.client_host,
             member.instance_id,
             tuple(sorted(member.subscribed_topic_names)),
-            _described(member.assignment),
-            _described(member.target_assignment),
+            partitions_of(member.assignment),
+            partitions_of(member.target_assignment),
         )
         for member in sorted(group.members, key=lambda member: member.member_id)
     )
@@ -143,12 +219,14 @@ def of_consumer(
         group.group_epoch,
         members,
         committed,
+        assignment_epoch=group.assignment_epoch,
     )
 
 
-def _described(
+def partitions_of(
     assignment: consumer_groups.DescribedAssignment,
 ) -> tuple[TopicPartition, ...]:
+    """Return the partitions of an assignment, sorted."""
     return tuple(
         sorted(
             TopicPartition(each.topic_name, number)
@@ -165,15 +243,7 @@ def of_report(report: KafkaGroupReport, described: KafkaGroupFacts | None) -> Ka
     """
     known = {member.member_id: member for member in described.members} if described else {}
     members = tuple(
-        MemberFacts(
-            member.member_id,
-            member.client_id,
-            member.host,
-            member.instance_id,
-            known[member.member_id].topics if member.member_id in known else (),
-            member.partitions,
-            known[member.member_id].target if member.member_id in known else None,
-        )
+        _reported(member, known.get(member.member_id))
         for member in sorted(report.members, key=lambda member: member.member_id)
     )
     committed = {
@@ -183,13 +253,28 @@ def of_report(report: KafkaGroupReport, described: KafkaGroupFacts | None) -> Ka
     }
     return KafkaGroupFacts(
         report.group,
-        report.kind,
+        KINDS.get(report.kind, CLASSIC),
         report.state,
         report.assignor,
         report.generation,
         members,
         committed,
         report,
+        described.assignment_epoch if described else None,
+        described.topology if described else None,
+    )
+
+
+def _reported(member: KafkaGroupMember, described: MemberFacts | None) -> MemberFacts:
+    return MemberFacts(
+        member.member_id,
+        member.client_id,
+        member.host,
+        member.instance_id,
+        described.topics if described else (),
+        member.partitions,
+        described.target if described else None,
+        described.tasks if described else None,
     )
 
 
@@ -234,8 +319,4 @@ def _member(member: MemberFacts) -> KafkaGroupMember:
 
 def all_places(facts: Iterable[KafkaGroupFacts]) -> set[TopicPartition]:
     """Return the partitions that groups read or have committed offsets of."""
-    return {
-        place
-        for one in facts
-        for place in (*one.committed, *(p for member in one.members for p in member.assigned))
-    }
+    return {place for one in facts for place in (*one.committed, *one.held)}

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
+
+from msgspec.structs import replace
 
 from steelyard.driver.blocking_links import check_code
 from steelyard.errors import ProtocolError, RouteError
 from steelyard.types import TopicPartition
+from steelyard.web.console.answers import GroupKind
 from steelyard.web.console.kafka.facts import (
     CLASSIC,
     CONSUMER,
     DEAD,
+    KINDS,
+    SHARE,
+    STREAMS,
     KafkaGroupFacts,
+    ShareProgress,
     of_classic,
     of_consumer,
 )
 from steelyard.web.console.kafka.servers import KafkaBrokers
+from steelyard.web.console.kafka.shares import of_share, progress_of
+from steelyard.web.console.kafka.streams import of_streams
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
@@ -41,6 +50,20 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
+from steelyard.wire.kafka.messages.share_groups import (
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
+from steelyard.wire.kafka.messages.streams_groups import (
+    STREAMS_GROUP_DESCRIBE,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 
 NAMED_VERSION = 9
 """The last version of OffsetFetch in which topics have names instead of ids."""
@@ -55,70 +78,156 @@ Committed = Mapping[TopicPartition, int]
 
 
 async def list_groups(servers: KafkaBrokers, address: str) -> tuple[str, Sequence[ListedGroup]]:
-    """Return the consumer groups that a broker coordinates, with its address."""
+    """Return the groups of consumers that a broker coordinates, with its address."""
     found = await servers.calls.call(address, LIST_GROUPS, ListGroupsRequest(), ListGroupsResponse)
     check_code(address, found.error_code, "the list of its groups")
-    wanted = [one for one in found.groups if one.protocol_type in (PROTOCOL_TYPE, "")]
-    return address, [one for one in wanted if one.group_type.lower() in ("", CLASSIC, CONSUMER)]
+    return address, [one for one in found.groups if _is_of_consumers(one)]
+
+
+def _is_of_consumers(one: ListedGroup) -> bool:
+    """Return whether members consume; those of Kafka Connect's classic groups do something else."""
+    kind = one.group_type.lower()
+    is_classic = kind in ("", CLASSIC)
+    return (is_classic and one.protocol_type in (PROTOCOL_TYPE, "")) or kind in DESCRIPTIONS
 
 
 async def describe_all(servers: KafkaBrokers, groups_max: int) -> tuple[list[KafkaGroupFacts], int]:
     """Return the facts about the groups of all brokers, and how many were left out."""
     listed = await servers.each(lambda address: list_groups(servers, address))
     kinds = {
-        one.group_id: (address, one.group_type.lower())
+        one.group_id: (address, KINDS.get(one.group_type.lower(), CLASSIC))
         for address, found in listed
         for one in found
     }
     wanted = {name: kinds[name] for name in islice(sorted(kinds), groups_max)}
-    by_kind: dict[tuple[str, str], list[str]] = {}
-    for name, (address, kind) in wanted.items():
-        by_kind.setdefault((address, kind or CLASSIC), []).append(name)
+    by_kind: dict[tuple[str, GroupKind], list[str]] = {}
+    for name, place in wanted.items():
+        by_kind.setdefault(place, []).append(name)
     parts = [
         (address, kind, names[at : at + AT_ONCE])
         for (address, kind), names in by_kind.items()
         for at in range(0, len(names), AT_ONCE)
     ]
-    found = await asyncio.gather(*(describe(servers, *part) for part in parts))
+    found = await asyncio.gather(*(_whole(servers, *part) for part in parts))
     return [one for part in found for one in part], len(kinds) - len(wanted)
 
 
-async def describe(
-    servers: KafkaBrokers, address: str, kind: str, names: Sequence[str]
+async def _whole(
+    servers: KafkaBrokers, address: str, kind: GroupKind, names: Sequence[str]
 ) -> list[KafkaGroupFacts]:
     """Return the facts about these groups of a coordinator; those that are gone are missing."""
-    committed = await offsets_of(servers, address, names)
-    if kind == CONSUMER:
-        request = ConsumerGroupDescribeRequest(tuple(names))
-        answer = await servers.calls.call(
-            address, CONSUMER_GROUP_DESCRIBE, request, ConsumerGroupDescribeResponse
-        )
-        return [
-            of_consumer(one, committed.get(one.group_id, {}))
-            for one in answer.groups
-            if one.error_code == ErrorCode.NONE
-        ]
-    classic = await servers.calls.call(
-        address, DESCRIBE_GROUPS, DescribeGroupsRequest(tuple(names)), DescribeGroupsResponse
-    )
-    return [
-        of_classic(one, committed.get(one.group_id, {}))
-        for one in classic.groups
-        if one.error_code == ErrorCode.NONE and one.group_state != DEAD
-    ]
+    found = await _described(servers, address, kind, names)
+    return await _with_progress(servers, address, found)
 
 
 async def describe_one(servers: KafkaBrokers, name: str) -> KafkaGroupFacts:
-    """Return the facts about a group. Raises RouteError if there is none."""
+    """Return the facts about a group. Raises RouteError if there is none.
+
+    Nobody tells its kind, so it is asked for as one of each.
+    """
     address = await servers.coordinator(name)
-    if await servers.calls.supports(address, CONSUMER_GROUP_DESCRIBE):
-        found = await describe(servers, address, CONSUMER, [name])
-        if found:
-            return found[0]
-    found = await describe(servers, address, CLASSIC, [name])
+    answers = await asyncio.gather(
+        *(_described(servers, address, kind, [name]) for kind in (*DESCRIPTIONS, CLASSIC))
+    )
+    found = [one for answer in answers for one in answer]
     if not found:
         raise RouteError(f"there is no Kafka group {name}")
-    return found[0]
+    (whole,) = await _with_progress(servers, address, found[:1])
+    return whole
+
+
+async def _described(
+    servers: KafkaBrokers, address: str, kind: GroupKind, names: Sequence[str]
+) -> list[KafkaGroupFacts]:
+    """Return the facts about those groups that are of a kind, without their offsets."""
+    if kind == CLASSIC:
+        request = DescribeGroupsRequest(tuple(names))
+        answer = await servers.calls.call(address, DESCRIBE_GROUPS, request, DescribeGroupsResponse)
+        return [
+            of_classic(one, {})
+            for one in answer.groups
+            if one.error_code == ErrorCode.NONE and one.group_state != DEAD
+        ]
+    try:
+        return await DESCRIPTIONS[kind](servers, address, names)
+    except ProtocolError:
+        return []  # the broker is too old for this kind, or has an early version of it
+
+
+async def _consumer_groups(
+    servers: KafkaBrokers, address: str, names: Sequence[str]
+) -> list[KafkaGroupFacts]:
+    request = ConsumerGroupDescribeRequest(tuple(names))
+    answer = await servers.calls.call(
+        address, CONSUMER_GROUP_DESCRIBE, request, ConsumerGroupDescribeResponse
+    )
+    return [of_consumer(one, {}) for one in answer.groups if one.error_code == ErrorCode.NONE]
+
+
+async def _streams_groups(
+    servers: KafkaBrokers, address: str, names: Sequence[str]
+) -> list[KafkaGroupFacts]:
+    request = StreamsGroupDescribeRequest(tuple(names))
+    answer = await servers.calls.call(
+        address, STREAMS_GROUP_DESCRIBE, request, StreamsGroupDescribeResponse
+    )
+    found = [one for one in answer.groups if one.error_code == ErrorCode.NONE]
+    topics = await servers.topics() if found else {}
+    counts = {name: len(topic.partitions) for name, topic in topics.items()}
+    return [of_streams(one, counts) for one in found]
+
+
+async def _share_groups(
+    servers: KafkaBrokers, address: str, names: Sequence[str]
+) -> list[KafkaGroupFacts]:
+    request = ShareGroupDescribeRequest(tuple(names))
+    answer = await servers.calls.call(
+        address, SHARE_GROUP_DESCRIBE, request, ShareGroupDescribeResponse
+    )
+    return [of_share(one) for one in answer.groups if one.error_code == ErrorCode.NONE]
+
+
+Describe = Callable[[KafkaBrokers, str, Sequence[str]], Awaitable[list[KafkaGroupFacts]]]
+
+DESCRIPTIONS: Mapping[GroupKind, Describe] = {
+    CONSUMER: _consumer_groups,
+    STREAMS: _streams_groups,
+    SHARE: _share_groups,
+}
+"""How the kinds of groups are described that not every broker knows."""
+
+
+async def _with_progress(
+    servers: KafkaBrokers, address: str, groups: Sequence[KafkaGroupFacts]
+) -> list[KafkaGroupFacts]:
+    """Return the facts about groups of one kind with how far each of them is."""
+    names = [one.name for one in groups]
+    if not names:
+        return []
+    if groups[0].kind == SHARE:
+        progress = await shares_of(servers, address, names)
+        return [replace(one, shared=progress.get(one.name, {})) for one in groups]
+    committed = await offsets_of(servers, address, names)
+    return [replace(one, committed=committed.get(one.name, {})) for one in groups]
+
+
+async def shares_of(
+    servers: KafkaBrokers, address: str, names: Sequence[str]
+) -> dict[str, Mapping[TopicPartition, ShareProgress]]:
+    """Return the progress of share groups of a coordinator, as far as it is told."""
+    wanted = tuple(DescribeShareGroupOffsetsRequestGroup(name, topics=None) for name in names)
+    try:
+        answer = await servers.calls.call(
+            address,
+            DESCRIBE_SHARE_GROUP_OFFSETS,
+            DescribeShareGroupOffsetsRequest(wanted),
+            DescribeShareGroupOffsetsResponse,
+        )
+    except ProtocolError:
+        return {}
+    return {
+        one.group_id: progress_of(one) for one in answer.groups if one.error_code == ErrorCode.NONE
+    }
 
 
 async def offsets_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from steelyard.allocate.assignors.sticky_tasks import TaskId
 from steelyard.groups.kafka.report import KafkaAwaited, KafkaGroupReport
 from steelyard.types import TopicPartition
 from steelyard.web.console.answers import (
@@ -13,7 +14,14 @@ from steelyard.web.console.answers import (
     MemberView,
     RebalanceNow,
 )
-from steelyard.web.console.kafka.facts import EMPTY, KafkaGroupFacts, MemberFacts
+from steelyard.web.console.kafka.facts import (
+    EMPTY,
+    NOT_READY,
+    SHARE,
+    KafkaGroupFacts,
+    MemberFacts,
+)
+from steelyard.web.console.kafka.streams import task_name, tasks_view, topology_view
 from steelyard.web.console.words import UNKNOWN, in_seconds, named
 
 Offsets = Mapping[TopicPartition, int]
@@ -21,6 +29,14 @@ Offsets = Mapping[TopicPartition, int]
 
 Waits = Mapping[TopicPartition, int]
 """How long the first message that a group has not committed has waited in each partition, in ms."""
+
+Lag = int | None
+"""Messages that are not consumed; None if unknown."""
+
+NOT_READY_WARNING = (
+    "Topics of the application's topology are missing or do not fit together, so that no member has"
+    " a task."
+)
 
 DOING = {"JoinGroup": "joining", "SyncGroup": "syncing", "Heartbeat": "waiting"}
 """States of members that are waited for, by the request that they should send."""
@@ -31,29 +47,32 @@ def key_of(place: TopicPartition) -> str:
     return f"{place.topic}/{place.partition}"
 
 
-def lag_of(place: TopicPartition, reached: Offsets, ends: Offsets) -> int | None:
-    """Return the messages of a partition that a group has not consumed; None if unknown.
+def lags_of(facts: KafkaGroupFacts, begins: Offsets, ends: Offsets) -> dict[TopicPartition, Lag]:
+    """Return the messages that a group has not consumed in each partition that it has begun.
 
-    `reached`: `KafkaGroupFacts.reached`.
+    `begins`: of those that are unread.
     """
-    if place not in reached or place not in ends:
-        return None
-    return max(0, ends[place] - reached[place])
+    if facts.kind == SHARE:
+        return {place: progress.lag for place, progress in facts.shared.items()}
+    return {
+        place: max(0, ends[place] - offset) if place in ends else None
+        for place, offset in facts.reached(begins).items()
+    }
 
 
 def line(facts: KafkaGroupFacts, begins: Offsets, ends: Offsets, waits: Waits | None) -> GroupLine:
     """Return a group's line in the list. `begins`: of its unread. `waits`: None if unknown."""
-    reached = facts.reached(begins)
-    lags = [lag_of(place, reached, ends) for place in reached]
-    known = [lag for lag in lags if lag is not None]
+    lags = lags_of(facts, begins, ends)
+    known = [lag for lag in lags.values() if lag is not None]
     return GroupLine(
         dialect="kafka",
+        kind=facts.kind,
         name=facts.name,
         state=facts.state or EMPTY,
         protocol=facts.protocol,
         members=len(facts.members),
         topics=list(facts.topics),
-        lag=sum(known) if known or not reached else None,
+        lag=sum(known) if known or not lags else None,
         oldest_wait_ms=None if waits is None else max(waits.values(), default=0),
         rebalancing=facts.is_rebalancing,
         last_rebalance_at=None,
@@ -72,16 +91,18 @@ def picture(
 
     `begins`: of those that are unread.
     """
-    reached = facts.reached(begins)
-    owners = {place: one.member_id for one in facts.members for place in one.assigned}
-    targets = {place: one.member_id for one in facts.members for place in one.target or ()}
-    rows = sorted({*places, *facts.committed, *owners})
+    lags = lags_of(facts, begins, ends)
+    rows = sorted({*places, *facts.committed, *facts.shared, *facts.held})
+    readers = _Readers(facts)
     return GroupPicture(
         dialect="kafka",
+        kind=facts.kind,
         name=facts.name,
         state=facts.state or EMPTY,
         protocol=facts.protocol,
         generation=facts.generation,
+        assignment_epoch=facts.assignment_epoch,
+        topology=None if facts.topology is None else topology_view(facts.topology),
         members=[_member(one, facts) for one in facts.members],
         queues=[
             GroupQueue(
@@ -89,22 +110,72 @@ def picture(
                 topic=place.topic,
                 broker=None,
                 queue=place.partition,
-                owner=owners.get(place),
-                next_owner=_other(targets.get(place), owners.get(place)),
+                owner=readers.owner(place),
+                next_owner=readers.next_owner(place),
                 committed=facts.committed.get(place),
                 end=ends.get(place),
-                lag=lag_of(place, reached, ends),
+                lag=lags.get(place),
                 wait_ms=None if waits is None else waits.get(place, 0),
+                readers=readers.together(place),
+                share_start=facts.shared[place].start if place in facts.shared else None,
+                task=readers.task(place),
+                standbys=readers.standbys(place),
+                warmups=readers.warmups(place),
             )
             for place in rows
         ],
         rebalance=_rebalance(facts, now),
-        warning=None,
+        warning=NOT_READY_WARNING if facts.state == NOT_READY else None,
     )
 
 
-def _other(target: str | None, owner: str | None) -> str | None:
-    return None if target == owner else target
+class _Readers:
+    """Which members of a group have to do with a partition."""
+
+    def __init__(self, facts: KafkaGroupFacts) -> None:
+        self._is_share = facts.kind == SHARE
+        self._topology = facts.topology
+        self._holders: dict[TopicPartition, list[str]] = {}
+        self._targets: dict[TopicPartition, str] = {}
+        self._standbys: dict[TaskId, list[str]] = {}
+        self._warmups: dict[TaskId, list[str]] = {}
+        for one in facts.members:
+            for place in one.assigned:
+                self._holders.setdefault(place, []).append(one.member_id)
+            self._targets |= dict.fromkeys(one.target or (), one.member_id)
+            if one.tasks is not None:
+                for task in one.tasks.standby:
+                    self._standbys.setdefault(task, []).append(one.member_id)
+                for task in one.tasks.warmup:
+                    self._warmups.setdefault(task, []).append(one.member_id)
+
+    def owner(self, place: TopicPartition) -> str | None:
+        """Return the member that reads a partition alone."""
+        holders = self._holders.get(place)
+        return None if self._is_share or not holders else holders[-1]
+
+    def next_owner(self, place: TopicPartition) -> str | None:
+        target = self._targets.get(place)
+        return None if target == self.owner(place) else target
+
+    def together(self, place: TopicPartition) -> list[str]:
+        """Return the members of a share group that read a partition."""
+        return self._holders.get(place, []) if self._is_share else []
+
+    def task(self, place: TopicPartition) -> str | None:
+        found = self._task(place)
+        return None if found is None else task_name(found)
+
+    def standbys(self, place: TopicPartition) -> list[str]:
+        task = self._task(place)
+        return [] if task is None else self._standbys.get(task, [])
+
+    def warmups(self, place: TopicPartition) -> list[str]:
+        task = self._task(place)
+        return [] if task is None else self._warmups.get(task, [])
+
+    def _task(self, place: TopicPartition) -> TaskId | None:
+        return None if self._topology is None else self._topology.task_of(place)
 
 
 def _member(one: MemberFacts, facts: KafkaGroupFacts) -> MemberView:
@@ -125,6 +196,7 @@ def _member(one: MemberFacts, facts: KafkaGroupFacts) -> MemberView:
         waited_for=awaited is not None,
         since=None if awaited is None else awaited.since,
         assigned=len(one.assigned),
+        tasks=None if one.tasks is None else tasks_view(one.tasks),
     )
 
 
@@ -134,6 +206,8 @@ def _awaited(facts: KafkaGroupFacts) -> dict[str, KafkaAwaited]:
 
 def _rebalance(facts: KafkaGroupFacts, now: int) -> RebalanceNow | None:
     report = facts.report
+    if facts.state == NOT_READY:
+        return None  # it waits for topics, not for members
     if report is None:
         return _untold(facts, now) if facts.is_rebalancing else None
     if report.began_at is None and not facts.is_rebalancing:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from steelyard.driver.blocking_links import check_code
-from steelyard.errors import SteelyardError
+from steelyard.errors import RouteError, SteelyardError
 from steelyard.groups.doctor import Diagnosis
 from steelyard.groups.flapping import PERIOD_MS
 from steelyard.groups.kafka import doctor
@@ -25,10 +25,16 @@ from steelyard.web.console.answers import (
 )
 from steelyard.web.console.contract import GroupsFound, TopicsFound
 from steelyard.web.console.kafka import changes
-from steelyard.web.console.kafka.facts import KafkaGroupFacts, all_places, as_report, of_report
+from steelyard.web.console.kafka.facts import (
+    SHARE,
+    KafkaGroupFacts,
+    all_places,
+    as_report,
+    of_report,
+)
 from steelyard.web.console.kafka.groups import describe_all, describe_one
 from steelyard.web.console.kafka.messages import browse
-from steelyard.web.console.kafka.picture import key_of, lag_of, line, picture
+from steelyard.web.console.kafka.picture import key_of, lags_of, line, picture
 from steelyard.web.console.kafka.servers import KafkaBrokers, partitions
 from steelyard.web.console.questions import CreateTopic, MessagesQuestion, ResetOffsets
 from steelyard.web.console.rates import Rates
@@ -83,18 +89,18 @@ class KafkaSource:
             self._ends({place for found in places.values() for place in found}),
             self._waits(),
         )
-        reached = {one.name: one.reached(begins) for one in facts}
-        of_groups = {one.name: None if waits is None else waits.get(one.name, {}) for one in facts}
+        of_groups = {one.name: _waits_of(one, waits) for one in facts}
         return GroupsFound(
             [line(one, begins, ends, of_groups[one.name]) for one in facts],
             left_out,
             {
-                name: {key_of(place): lag_of(place, offsets, ends) for place in offsets}
-                for name, offsets in reached.items()
+                one.name: {key_of(place): lag for place, lag in lags_of(one, begins, ends).items()}
+                for one in facts
             },
             [
                 picture(one, places[one.name], begins, ends, of_groups[one.name], _now())
-                for one in (facts if self._ours is None else ())
+                for one in facts
+                if self._ours is None or one.kind == SHARE
             ],
         )
 
@@ -104,13 +110,12 @@ class KafkaSource:
         begins, ends, waits = await asyncio.gather(
             self._begins(facts.unread), self._ends(places), self._waits()
         )
-        of_group = None if waits is None else waits.get(name, {})
-        return picture(facts, places, begins, ends, of_group, _now())
+        return picture(facts, places, begins, ends, _waits_of(facts, waits), _now())
 
     async def flapping(self, name: str) -> Sequence[FlappingView] | None:
-        if self._ours is None:
+        report = None if self._ours is None else await self._reported(self._ours, name)
+        if not isinstance(report, KafkaGroupReport):
             return None
-        report = await self._ours.report(name)
         return [
             FlappingView(member=one.name, joins=one.flaps, window_ms=PERIOD_MS)
             for one in report.flapping
@@ -124,7 +129,24 @@ class KafkaSource:
     async def _facts(self, name: str) -> KafkaGroupFacts:
         if self._ours is None:
             return await describe_one(self.servers, name)
-        return of_report(*await asyncio.gather(self._ours.report(name), self._described(name)))
+        report, described = await asyncio.gather(
+            self._reported(self._ours, name), self._described(name)
+        )
+        if isinstance(report, KafkaGroupReport):
+            return of_report(report, described)
+        if described is None or described.kind != SHARE:
+            raise report
+        return described
+
+    async def _reported(self, ours: OurCoordinators, name: str) -> KafkaGroupReport | RouteError:
+        """Return a coordinator's report; why there is none if no coordinator reports the group.
+
+        Share groups have no report.
+        """
+        try:
+            return await ours.report(name)
+        except RouteError as error:
+            return error
 
     async def _described(self, name: str) -> KafkaGroupFacts | None:
         """Return what Kafka's own requests tell; None while no coordinator answers them."""
@@ -254,6 +276,13 @@ class KafkaSource:
         done = await changes.delete(self.servers, name)
         self.servers.forget()
         return done
+
+
+def _waits_of(facts: KafkaGroupFacts, waits: Waits | None) -> Mapping[TopicPartition, int] | None:
+    """Return how long messages have waited for a group; None if unknown, as of share groups."""
+    if waits is None or facts.kind == SHARE:
+        return None
+    return waits.get(facts.name, {})
 
 
 def _places(

@@ -42,6 +42,7 @@ class ClusterFigures:
         members = max((group.members for _, group in found), default=0)
         return GroupLine(
             dialect="rocketmq",
+            kind="rocketmq",
             name=name,
             state=STABLE if members else EMPTY,
             protocol=protocol,

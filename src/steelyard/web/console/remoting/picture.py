@@ -103,10 +103,13 @@ def picture(facts: RemotingGroupFacts, now: int) -> GroupPicture:
     warning = None if rebalance else _warning(facts, rows, owners)
     return GroupPicture(
         dialect="rocketmq",
+        kind="rocketmq",
         name=facts.name,
         state=_group_state(facts, rebalance, warning),
         protocol=facts.protocol,
         generation=None,
+        assignment_epoch=None,
+        topology=None,
         members=_members(facts, owners, rebalance),
         queues=[
             GroupQueue(
@@ -120,6 +123,11 @@ def picture(facts: RemotingGroupFacts, now: int) -> GroupPicture:
                 end=progress.end,
                 lag=progress.lag,
                 wait_ms=progress.wait_ms,
+                readers=[],
+                share_start=None,
+                task=None,
+                standbys=[],
+                warmups=[],
             )
             for queue in rows
             for progress in (facts.progress.get(queue, _NO_PROGRESS),)
@@ -261,6 +269,7 @@ def _members(
             waited_for=client_id in waits,
             since=None,
             assigned=shares.get(client_id, 0),
+            tasks=None,
         )
         for client_id, member in sorted(facts.members.items())
     ]

@@ -136,6 +136,7 @@ class RemotingSource:
             return None
         line = GroupLine(
             dialect="rocketmq",
+            kind="rocketmq",
             name=name,
             state=STABLE if connection else EMPTY,
             protocol=self._members.protocol(name),

@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 import { compact, count, duration, plural } from "../logic/format.js";
-import { byTopic, queueName, rows as rowsOf, standing, visible } from "../logic/matrix.js";
+import { byTopic, queueName, rows as rowsOf, standing, unread, visible } from "../logic/matrix.js";
 import { colourOf } from "./parts.js";
 import { Pure } from "./pure.js";
 
@@ -14,7 +14,15 @@ const WORDS = {
   revoking: "reads it, and is to give it up",
   next: "reads it next",
   former: "read it until now",
+  standby: "has a standby of its task",
+  warmup: "warms up its task, to read it then",
 };
+
+/** What is written in the block of a task that does not read its queue; in narrow columns its first letter. */
+const TASKS = { standby: "standby", warmup: "warm-up" };
+
+/** From so many members on, columns are narrow. */
+const MANY = 10;
 
 /** `columns` and `moved` as `logic/matrix.js` makes them. */
 export function QueueMatrix({ picture, columns, moved, filter, onlyMoved }) {
@@ -32,7 +40,7 @@ export function QueueMatrix({ picture, columns, moved, filter, onlyMoved }) {
   }, []);
   const layout = columns.map((column) => `${column.id}:${column.slot}:${column.leftAt}`).join("|");
   return html`<div
-    class=${`matrix-box ${columns.length > 10 ? "many" : ""}`}
+    class=${`matrix-box ${columns.length > MANY ? "many" : ""}`}
     ref=${box}
     tabindex="0"
     role="region"
@@ -88,11 +96,12 @@ function heightOf(pixels) {
 }
 
 function changing(queue) {
-  return queue.owner === null || (queue.next_owner !== null && queue.next_owner !== queue.owner);
+  return unread(queue) || (queue.next_owner !== null && queue.next_owner !== queue.owner);
 }
 
 function signature(queue, move) {
-  return `${queue.owner}|${queue.next_owner}|${queue.lag}|${queue.wait_ms}|${move ? move.at : ""}`;
+  const others = [queue.readers, queue.standbys, queue.warmups].map((each) => each.join()).join("|");
+  return `${queue.owner}|${queue.next_owner}|${others}|${queue.lag}|${queue.wait_ms}|${move ? move.at : ""}`;
 }
 
 function MemberHeading({ column, picture }) {
@@ -114,9 +123,9 @@ class QueueRow extends Pure {
   }
 
   render({ queue, columns, move, index }) {
-    const unowned = queue.owner === null;
+    const unowned = unread(queue);
     return html`<tr class=${`queue ${unowned ? "unowned" : ""}`} aria-rowindex=${index} data-queue=${queue.key}>
-      <th scope="row" class="label" title=${queue.key}>${queueName(queue)}</th>
+      <th scope="row" class="label" title=${queue.task ? `${queue.key}: task ${queue.task}` : queue.key}>${queueName(queue)}${queue.task && html`<span class="task">task ${queue.task}</span>`}</th>
       <td class="right lag num">${compact(queue.lag)}</td>
       <td class="right wait num">${queue.wait_ms ? duration(queue.wait_ms) : ""}</td>
       <td class="cell nobody">${unowned && html`<span class="block none" title=${`${queue.key}: nobody reads it`}><span class="visually-hidden">nobody reads it</span></span>`}</td>
@@ -126,7 +135,7 @@ class QueueRow extends Pure {
         const arrived = stands === "owner" && move && move.to === column.id;
         return html`<td key=${column.id} class="cell">
           <span class=${`block ${stands} ${colourOf(column.slot)} ${arrived ? "arrived" : ""}`} data-member=${column.id} title=${`${queue.key}: ${column.name} ${WORDS[stands]}`}>
-            <span aria-hidden="true">${stands === "former" ? "" : column.slot}</span><span class="visually-hidden">${WORDS[stands]}</span>
+            <span aria-hidden="true">${mark(stands, column, columns.length > MANY)}</span><span class="visually-hidden">${WORDS[stands]}</span>
           </span>
         </td>`;
       })}
@@ -135,11 +144,17 @@ class QueueRow extends Pure {
   }
 }
 
+/** What is written in a block. */
+function mark(stands, column, isNarrow) {
+  if (stands in TASKS) return isNarrow ? TASKS[stands][0].toUpperCase() : TASKS[stands];
+  return stands === "former" ? "" : column.slot;
+}
+
 /** A row for each topic; in each column the member's queues as small squares, and how many they are. */
 export function TopicMatrix({ picture, columns, moved, filter = "" }) {
   const wanted = filter.trim().toLowerCase();
   const topics = byTopic(wanted ? picture.queues.filter((queue) => queue.key.toLowerCase().includes(wanted)) : picture.queues);
-  return html`<div class=${`matrix-box heaps ${columns.length > 10 ? "many" : ""}`} tabindex="0" role="region" aria-label="Topics and members">
+  return html`<div class=${`matrix-box heaps ${columns.length > MANY ? "many" : ""}`} tabindex="0" role="region" aria-label="Topics and members">
     <table class="matrix">
       <caption class="visually-hidden">
         How many queues of each topic a member reads
@@ -170,12 +185,12 @@ export function TopicMatrix({ picture, columns, moved, filter = "" }) {
   </div>`;
 }
 
-/** One letter for each square ("o" owned, "a" arrived, "r" revoking, "n" next, "u" unowned): strings are compared quickly. */
+/** One letter for each square ("o" owned, "a" arrived, "r" revoking, "n" next, "s" standby, "w" warm-up, "u" unread): strings are compared quickly. */
 function heapOf(topic, column, moved) {
   let squares = "";
   for (const queue of topic.queues) {
     if (column === null) {
-      if (queue.owner === null) squares += "u";
+      if (unread(queue)) squares += "u";
       continue;
     }
     const move = moved.get(queue.key);
@@ -183,16 +198,18 @@ function heapOf(topic, column, moved) {
     if (stands === "owner") squares += move && move.to === column.id ? "a" : "o";
     else if (stands === "revoking") squares += "r";
     else if (stands === "next") squares += "n";
+    else if (stands === "standby") squares += "s";
+    else if (stands === "warmup") squares += "w";
   }
   return { squares, slot: column?.slot ?? 0 };
 }
 
-const SQUARES = { o: "owner", a: "owner arrived", r: "revoking", n: "next", u: "none" };
+const SQUARES = { o: "owner", a: "owner arrived", r: "revoking", n: "next", s: "standby", w: "warmup", u: "none" };
 const SQUARES_MAX = 60;
 
 class Heap extends Pure {
   render({ squares, slot }) {
-    const owned = squares.replaceAll("n", "").length;
+    const owned = squares.replace(/[nsw]/g, "").length;
     const shown = squares.length > SQUARES_MAX ? squares.slice(0, SQUARES_MAX) : squares;
     return html`<td class=${`heap ${slot ? "" : "nobody"}`}>
       ${squares &&
@@ -202,13 +219,16 @@ class Heap extends Pure {
   }
 }
 
+const OWNED = [["owner", "reads the queue"], ["revoking", "is to give it up"], ["next", "reads it next"], ["former", "read it until now"]];
+const STANDINGS = {
+  share: [["owner", "reads the queue, together with the others in its row"]],
+  streams: [...OWNED, ["standby", "standby: has a copy of the task's state"], ["warmup", "warm-up: restores the task's state"]],
+};
+
 /** What the patterns of the matrix mean. */
-export function Legend() {
+export function Legend({ kind }) {
   return html`<ul class="legend" aria-label="Legend">
-    <li><span class="block owner c1" aria-hidden="true"></span> reads the queue</li>
-    <li><span class="block revoking c1" aria-hidden="true"></span> is to give it up</li>
-    <li><span class="block next c1" aria-hidden="true"></span> reads it next</li>
-    <li><span class="block former c1" aria-hidden="true"></span> read it until now</li>
+    ${(STANDINGS[kind] ?? OWNED).map(([stands, text]) => html`<li key=${stands}><span class=${`block ${stands} c1`} aria-hidden="true"></span> ${text}</li>`)}
     <li><span class="block none" aria-hidden="true"></span> nobody reads it</li>
   </ul>`;
 }

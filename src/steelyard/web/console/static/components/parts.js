@@ -24,8 +24,22 @@ export function Ago({ at }) {
   return html`<time class="num" datetime=${new Date(at).toISOString()} title=${moment(at)}>${ago(at, now)}</time>`;
 }
 
-export function Dialect({ of }) {
-  return html`<span class=${`dialect ${of}`}>${of === "kafka" ? "Kafka" : "RocketMQ"}</span>`;
+export function Dialect({ of, kind = "" }) {
+  const more = kind === "streams" || kind === "share" ? ` ${kind}` : "";
+  return html`<span class=${`dialect ${of}`}>${of === "kafka" ? `Kafka${more}` : "RocketMQ"}</span>`;
+}
+
+const KINDS = {
+  classic: "Members agree by JoinGroup and SyncGroup",
+  consumer: "The coordinator assigns partitions (KIP-848)",
+  streams: "Kafka Streams: the coordinator assigns tasks (KIP-1071)",
+  share: "Members read partitions together (KIP-932)",
+  rocketmq: "Members divide the queues themselves",
+};
+
+/** What kind a group is. */
+export function Kind({ of }) {
+  return html`<span title=${KINDS[of]}>${of}</span>`;
 }
 
 const TONES = { stable: "good", empty: "quiet", dead: "bad", error: "bad", warning: "warn", info: "quiet" };

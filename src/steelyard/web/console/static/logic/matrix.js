@@ -55,10 +55,21 @@ export function moves(previous, before, after, now) {
   return found;
 }
 
-/** How a queue stands to a member: "owner", "revoking" (owns it, another is next), "next", "former" (gave it up lately), or "". */
+/** Whether nobody reads a queue: in a share group it has readers instead of an owner. */
+export function unread(queue) {
+  return queue.owner === null && queue.readers.length === 0;
+}
+
+/**
+ * How a queue stands to a member: "owner" (reads it, in a share group with others), "revoking" (owns it, another is next), "next", "standby" and
+ * "warmup" (runs such a task of it), "former" (gave it up lately), or "".
+ */
 export function standing(queue, member, move) {
   if (queue.owner === member) return queue.next_owner !== null && queue.next_owner !== member ? "revoking" : "owner";
+  if (queue.readers.includes(member)) return "owner";
   if (queue.next_owner === member) return "next";
+  if (queue.standbys.includes(member)) return "standby";
+  if (queue.warmups.includes(member)) return "warmup";
   return move && move.from === member ? "former" : "";
 }
 
@@ -104,7 +115,8 @@ export function happened(before, after, names) {
   if (!before.rebalance && after.rebalance) found.push({ kind: "began", text: `Rebalance began: ${readable(after.rebalance.reason || after.rebalance.trigger, names)}` });
   const owners = new Map(before.queues.map((queue) => [queue.key, queue.owner]));
   const given = after.queues.filter((queue) => owners.has(queue.key) && queue.owner !== null && owners.get(queue.key) !== queue.owner);
-  const lost = after.queues.filter((queue) => queue.owner === null && (owners.get(queue.key) ?? null) !== null);
+  const read = new Set(before.queues.filter((queue) => !unread(queue)).map((queue) => queue.key));
+  const lost = after.queues.filter((queue) => unread(queue) && read.has(queue.key));
   if (lost.length) found.push({ kind: "lost", text: `${several(lost)} without an owner` });
   if (given.length) {
     const to = [...new Set(given.map((queue) => queue.owner))];

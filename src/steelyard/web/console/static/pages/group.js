@@ -52,12 +52,19 @@ export function Group({ dialect, name, tab }) {
     ${resetting && html`<${ResetOffsets} picture=${picture} onClose=${() => setResetting(false)} />`}`;
 }
 
+/** Groups with epochs have one of the group and one of its assignment, which follows it. */
+function Generation({ picture }) {
+  if (picture.generation === null) return "";
+  if (picture.assignment_epoch === null) return html`<span>generation ${count(picture.generation)}</span>`;
+  return html`<span>group epoch ${count(picture.generation)}</span><span>assignment epoch ${count(picture.assignment_epoch)}</span>`;
+}
+
 function Facts({ picture }) {
   const lag = picture.queues.reduce((total, queue) => total + (queue.lag ?? 0), 0);
-  return html`<${Dialect} of=${picture.dialect} />
+  return html`<${Dialect} of=${picture.dialect} kind=${picture.kind} />
     <${State} of=${picture.state} rebalancing=${picture.rebalance !== null} />
     ${picture.protocol && html`<span>${picture.protocol}</span>`}
-    ${picture.generation !== null && html`<span>generation ${count(picture.generation)}</span>`}
+    <${Generation} picture=${picture} />
     <span>${plural(picture.members.length, "member")}</span>
     <span>${plural(picture.queues.length, "queue")}</span>
     <span>lag <${Num} value=${lag} short /></span>`;

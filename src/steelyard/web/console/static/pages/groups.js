@@ -2,13 +2,14 @@
 
 import { html } from "../vendor/preact-htm.js";
 import { useResource } from "../api.js";
-import { Ago, Dialect, Duration, Empty, Failed, GroupLink, Loading, Num, PageHead, State } from "../components/parts.js";
+import { Ago, Dialect, Duration, Empty, Failed, GroupLink, Kind, Loading, Num, PageHead, State } from "../components/parts.js";
 import { Filter, Table } from "../components/table.js";
 import { useLive } from "../live.js";
 import { listed } from "../logic/format.js";
 
 const COLUMNS = [
   { name: "name", title: "Group", value: (group) => group.name, show: (group) => html`<${GroupLink} dialect=${group.dialect} name=${group.name} primary />` },
+  { name: "kind", title: "Type", value: (group) => group.kind, show: (group) => html`<${Kind} of=${group.kind} />` },
   { name: "dialect", title: "Protocol", value: (group) => `${group.dialect} ${group.protocol}`, less: "narrow", show: (group) => html`<${Dialect} of=${group.dialect} /> <span class="muted">${group.protocol}</span>` },
   { name: "state", title: "State", value: (group) => (group.rebalancing ? " " : group.state), show: (group) => html`<${State} of=${group.state} rebalancing=${group.rebalancing} />` },
   { name: "members", title: "Members", right: true, value: (group) => group.members, show: (group) => html`<${Num} value=${group.members} />` },
@@ -29,7 +30,7 @@ export function Groups() {
           columns=${COLUMNS}
           rows=${groups.groups}
           rowKey=${(group) => `${group.dialect}/${group.name}`}
-          text=${(group) => `${group.name} ${group.dialect} ${group.protocol} ${group.topics.join(" ")}`}
+          text=${(group) => `${group.name} ${group.dialect} ${group.kind} ${group.protocol} ${group.topics.join(" ")}`}
           sort="name"
           leftOut=${groups.left_out}
           empty=${html`<${Empty} title="No group yet">A group appears when its first consumer connects.<//>`}

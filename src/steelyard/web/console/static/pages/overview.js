@@ -68,7 +68,7 @@ function GroupCards({ groups }) {
       (group) => html`<li key=${`${group.dialect}/${group.name}`}>
         <div class="card-line">
           <${GroupLink} dialect=${group.dialect} name=${group.name} primary />
-          <${Dialect} of=${group.dialect} />
+          <${Dialect} of=${group.dialect} kind=${group.kind} />
           <${State} of=${group.state} rebalancing=${group.rebalancing} />
         </div>
         <div class="card-facts">

@@ -49,10 +49,19 @@ function describe(value, show) {
   return value === null ? "not known" : show(value);
 }
 
+const START = {
+  name: "start",
+  title: "Start offset",
+  right: true,
+  hint: "Share-partition start offset: what is before it is done",
+  value: (row) => row.start,
+  show: (row) => html`<span class="num">${count(row.start)}</span>`,
+};
+
 function Queues({ answer, chosen, picture }) {
   const live = new Map(picture.queues.map((queue) => [queue.key, queue]));
   const top = Math.max(1, ...Object.values(answer.queues).map((values) => peak(values) ?? 0));
-  const rows = Object.entries(answer.queues).map(([key, values]) => ({ key, values, now: last(values), most: peak(values), wait: live.get(key)?.wait_ms ?? null }));
+  const rows = Object.entries(answer.queues).map(([key, values]) => ({ key, values, now: last(values), most: peak(values), wait: live.get(key)?.wait_ms ?? null, start: live.get(key)?.share_start ?? null }));
   const toggle = (key) => {
     const next = chosen.includes(key) ? chosen.filter((each) => each !== key) : [...chosen, key].slice(-LINES_MAX);
     setParams({ queues: next.map(encodeURIComponent).join(","), unit: "messages" });
@@ -67,6 +76,7 @@ function Queues({ answer, chosen, picture }) {
     { name: "line", title: "Over time", less: "narrow", show: (row) => html`<${Spark} values=${row.values} top=${top} />` },
     { name: "now", title: "Lag now", right: true, value: (row) => row.now, show: (row) => html`<span class="num">${count(row.now)}</span>` },
     { name: "most", title: "Highest", right: true, value: (row) => row.most, show: (row) => html`<span class="num">${count(row.most)}</span>` },
+    ...(picture.kind === "share" ? [START] : []),
     { name: "wait", title: "Waiting", right: true, value: (row) => row.wait, show: (row) => html`<span class="num">${duration(row.wait)}</span>` },
   ];
   return html`<div class="toolbar between">

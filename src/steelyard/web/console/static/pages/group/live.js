@@ -7,15 +7,22 @@ import { Filter } from "../../components/table.js";
 import { serverNow, useNow } from "../../clock.js";
 import { useLive } from "../../live.js";
 import { clock, count as counted, duration, moment, plural, stopwatch } from "../../logic/format.js";
-import { columns as columnsOf, CONDENSED_QUEUES, happened, moves } from "../../logic/matrix.js";
+import { columns as columnsOf, CONDENSED_QUEUES, happened, moves, unread } from "../../logic/matrix.js";
 import { readable } from "../../logic/names.js";
 import { href, setParams, useRoute } from "../../router.js";
+import { Tasks, Topology } from "./streams.js";
 
 /** What a member that is waited for has yet to do. */
 const OWES = { joining: "has not rejoined", revoking: "has to give up queues", syncing: "has not taken its share", silent: "does not answer" };
 
+/** What a state with a warning means. */
+const WARNINGS = { Degraded: "A member does not answer", NotReady: "The application is not ready" };
+
 const LINES_MAX = 60;
 const MEMBERS_MAX = 60;
+
+/** So many characters of the id of a process, which is a UUID, are shown. */
+const PROCESS_SHOWN = 8;
 
 /** What is derived from one picture after the other. */
 function useMatrix(picture) {
@@ -50,7 +57,7 @@ export function LiveView({ picture }) {
       <${Filter} label="Filter queues" />
     </div>
     <${Matrix} picture=${picture} columns=${columns} moved=${moved} filter=${params.q ?? ""} onlyMoved=${params.moving === "1"} />
-    <${Legend} />
+    <${Legend} kind=${picture.kind} />
     <div class="columns spaced">
       <section aria-labelledby="live-members">
         <h2 id="live-members">Members</h2>
@@ -62,7 +69,8 @@ export function LiveView({ picture }) {
           ? html`<ol class="lines" aria-live="off">${lines.map((line) => html`<li key=${line.key} class=${line.kind}><time title=${moment(line.at)}>${clock(line.at)}</time><span>${line.text}</span></li>`)}</ol>`
           : html`<p class="muted">Nothing changed. Joins, leaves and moved queues appear here.</p>`}
       </section>
-    </div>`;
+    </div>
+    ${picture.topology && html`<${Topology} of=${picture.topology} />`}`;
 }
 
 /** The sentence that says what happens. It has the same height in all states, so that the matrix does not jump. */
@@ -97,14 +105,15 @@ function Calm({ picture, moved }) {
   const last = useLive((state) => state.rebalance);
   const since = useLive((state) => state.groups?.groups.find((each) => each.dialect === picture.dialect && each.name === picture.name)?.last_rebalance_at ?? null);
   const history = href(["groups", picture.dialect, picture.name, "history"]);
-  const unowned = picture.queues.filter((queue) => queue.owner === null).length;
+  const unowned = picture.queues.filter(unread).length;
+  const among = picture.kind === "share" ? "shared by" : "among";
   return html`<p class="banner-head">
-      <strong>${picture.warning ? "A member does not answer" : picture.members.length ? "No rebalance under way" : "No members"}</strong>
+      <strong>${picture.warning ? WARNINGS[picture.state] ?? picture.state : picture.members.length ? "No rebalance under way" : "No members"}</strong>
       ${moved > 0 && html`<span class="moved-count">${plural(moved, "queue")} just moved</span>`}
     </p>
     <p>
       ${picture.warning ? readable(picture.warning, new Map()) : picture.members.length
-        ? `${plural(picture.queues.length, "queue")} among ${plural(picture.members.length, "member")}${unowned ? `; nobody reads ${plural(unowned, "queue")}.` : "."}`
+        ? `${plural(picture.queues.length, "queue")} ${among} ${plural(picture.members.length, "member")}${unowned ? `; nobody reads ${plural(unowned, "queue")}.` : "."}`
         : `${plural(picture.queues.length, "queue")} with committed offsets. They continue when a member joins.`}
     </p>
     <p class="waits">
@@ -118,6 +127,7 @@ function Calm({ picture, moved }) {
 
 function Members({ picture, columns }) {
   const waited = new Set(picture.rebalance?.waits_for ?? []);
+  const isStreams = picture.kind === "streams";
   if (!columns.length) return html`<${Empty} title="Nobody reads for this group">Its committed offsets stay, and its lag grows while producers send.<//>`;
   return html`<div class="table-box" tabindex="0" role="region" aria-label="List of members">
     <table class="members">
@@ -129,9 +139,10 @@ function Members({ picture, columns }) {
           <th scope="col" class="right">No.</th>
           <th scope="col">Member</th>
           <th scope="col" class="narrow">Host</th>
-          <th scope="col" class="middle">Version</th>
+          ${isStreams ? html`<th scope="col" class="middle" title="The instance of the application that the member is a thread of">Process</th>` : html`<th scope="col" class="middle">Version</th>`}
           <th scope="col">State</th>
           <th scope="col" class="right">Queues</th>
+          ${isStreams && html`<th scope="col">Tasks</th>`}
         </tr>
       </thead>
       <tbody>
@@ -140,9 +151,10 @@ function Members({ picture, columns }) {
             <td class="right"><${Slot} slot=${slot} /></td>
             <th scope="row" title=${id}>${name}</th>
             <td class="narrow mono">${member.host}</td>
-            <td class="middle">${member.version ?? html`<span class="unknown">–</span>`}</td>
+            ${isStreams ? html`<td class="middle mono" title=${member.tasks?.process_id}>${member.tasks?.process_id.slice(0, PROCESS_SHOWN)}</td>` : html`<td class="middle">${member.version ?? html`<span class="unknown">–</span>`}</td>`}
             <td>${leftAt !== null ? html`<${Badge}>left<//>` : waited.has(id) || member.waited_for ? html`<${Badge} tone="warn">waited for<//>` : html`<${Badge} tone=${member.state === "stable" ? "good" : "warn"}>${member.state}<//>`}</td>
             <td class="right num">${counted(member.assigned)}</td>
+            ${isStreams && html`<td><${Tasks} of=${member.tasks} /></td>`}
           </tr>`,
         )}
       </tbody>

@@ -10,17 +10,25 @@ import { setParams, useRoute } from "../../router.js";
 const MEMBERS_MAX = 1000;
 const SHARES_MAX = 200;
 
+/** Groups without strategies, and why. */
+const UNPLANNED = {
+  share: "Members of a share group read partitions together.",
+  streams: "The coordinator of a streams group assigns tasks instead of partitions.",
+};
+
 export function WhatIf({ dialect, name, picture }) {
   const { params } = useRoute();
   const now = Math.max(1, picture.members.length);
   const given = Number.parseInt(params.members ?? "", 10);
   const members = Number.isInteger(given) && given >= 1 && given <= MEMBERS_MAX ? given : now;
   const [typed, setTyped] = useState(String(members));
-  const answer = useResource(picture.queues.length ? path(["groups", dialect, name, "what-if"], { members }) : null);
+  const none = UNPLANNED[picture.kind];
+  const answer = useResource(picture.queues.length && !none ? path(["groups", dialect, name, "what-if"], { members }) : null);
   const choose = (value) => {
     setTyped(String(value));
     if (Number.isInteger(value) && value >= 1 && value <= MEMBERS_MAX) setParams({ members: value });
   };
+  if (none) return html`<${Empty} title="There are no strategies to compare">${none}<//>`;
   if (!picture.queues.length) return html`<${Empty} title="The group has no queues">There is nothing to divide until it consumes a topic.<//>`;
   return html`<div class="toolbar">
       <div class="stepper">
