@@ -231,6 +231,33 @@ def test_a_group_with_members_of_the_other_protocol(
     run(main())
 
 
+def test_a_rebalance_that_the_application_wants(
+    kafka: KafkaServers, make: Make, topic: str
+) -> None:
+    """The group gets a new generation, its coordinator the reason, and nothing is read twice."""
+    group = f"{topic} group"
+
+    async def main() -> None:
+        kafka.fill(topic, range(20))
+        async with make(topic, group=group) as consumer:
+            assert values(await read(consumer, 20)) == list(range(20))
+            before = (await consumer.member()).generation
+            await consumer.enforce_rebalance("weights have changed")
+
+            async def rejoined() -> bool:
+                assert await consumer.poll(20) == []
+                return bool((await consumer.member()).generation > before)
+
+            await until_async(rejoined)
+            kafka.fill(topic, range(20, 40))
+            assert values(await read(consumer, 20)) == list(range(20, 40))
+            async with aio.Admin(kafka.nameservers) as admin:
+                report = await admin.kafka_group(group)
+        assert any("weights have changed" in each.cause for each in report.rebalances)
+
+    run(main())
+
+
 def test_a_hook_may_seek_and_commit(kafka: KafkaServers, make: Make, topic: str) -> None:
     async def main() -> None:
         kafka.fill(topic, range(8))

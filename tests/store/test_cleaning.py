@@ -247,6 +247,32 @@ def test_damage_in_what_is_left_is_refused_and_can_be_given_up(batches: bool) ->
     assert offsets(log) == [each for each in expected if each != 40]
 
 
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_damage_in_the_log_and_its_index_costs_the_damaged_entry_only(
+    batches: bool, has_rows: bool
+) -> None:
+    """One row is damaged, or all are gone: rows are made anew around what cannot be proved."""
+    disk, log, segment = cleaned_log(batches)
+    expected = offsets(log)
+    number = segment.runs.find(40)
+    covered = 65 if batches else 88  # by a checksum of its own: records, a message's body
+    disk.files[segment.log_path].data[segment.row(40)[0] - segment.base_position + covered] ^= 1
+    if has_rows:
+        disk.files[segment.index_path].data[number * RUN_BYTES + 9] ^= 1
+    else:
+        disk.files[segment.index_path].truncate(0)
+    _, log = reopened(disk)
+    for _ in range(2):
+        assert offsets(log, 41) == [each for each in expected if each > 40]
+        with pytest.raises(CorruptError) as refused:
+            log.read_run(40, 100)
+        assert refused.value.next_offset == 41
+        assert log.read_run(35, 1).first_offset == 35
+        _, log = reopened(disk)  # what was made anew is on the disk
+    assert log.give_up(40) in ((36, 5), (40, 1))  # nobody knows where the entry began
+    assert offsets(log) == [each for each in expected if each != 40]
+
+
 def test_segments_are_cleaned_again_together(batches: bool) -> None:
     disk, log, segment = cleaned_log(batches)
     assert segment.name.round == 1

@@ -20,7 +20,6 @@ from steelyard.errors import CorruptError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
-from steelyard.store.cleaned import CleanedSegment
 from steelyard.store.index import ROW, ROW_BYTES, TAG_BYTE, kinds
 from steelyard.store.segment import Segment
 from steelyard.types import FileRange
@@ -303,57 +302,6 @@ def find_run(
         before,
         link,
     )
-
-
-def _find_left(
-    segment: CleanedSegment, offset: int, end: int, bytes_max: int, *, refuse: bool
-) -> RunExtent:
-    """As `find_run`, in what compaction left: by entries, not by offsets."""
-    end = min(end, segment.end[1])
-    number = segment.runs.find(offset)
-    held = segment.runs.at(number) if number >= 0 else None
-    before = held.place[3] if held is not None else 0
-    if held is not None and offset < held.stop:
-        before = segment.runs.at(number - 1).place[3] if number else 0
-        number -= 1
-    kind = entries.RECORDS
-    first, next_offset, link = offset, offset, before
-    begin = run_end = limit = -1
-    for run in segment.runs.following(number + 1):
-        position, size, tag_code, run_link = run.place
-        is_batch = batches.is_batch(tag_code)
-        starts = begin < 0
-        if run.first >= end or (is_batch and run.stop > end):
-            if starts:
-                next_offset = max(offset, min(run.first, end))
-            break
-        if index.is_hole(tag_code):
-            if starts and index.kind_of(tag_code) != index.DAMAGED:
-                next_offset = run.stop
-            elif starts and run.first > offset:
-                next_offset = run.first
-            elif starts:
-                error = segment.corrupt(offset)
-                if refuse:
-                    raise error
-                next_offset = run.stop
-            break
-        if starts:
-            kind = entries.BATCHES if is_batch else entries.RECORDS
-            first, begin = run.first, position
-            limit = max(begin + bytes_max, begin + size)
-        elif (
-            is_batch != (kind == entries.BATCHES)
-            or position + size > limit
-            or (run.first > next_offset and not is_batch)
-        ):
-            break
-        next_offset, run_end, link = run.stop, position + size, run_link
-    else:
-        if begin < 0:
-            next_offset = end
-    size = run_end - begin if begin >= 0 else 0
-    return RunExtent(segment, kind, max(begin, 0), size, next_offset, first, before, link)
 
 
 def _linked_rows(segment: Segment, offset: int, count: int) -> tuple[int, bytes]:
