@@ -8,6 +8,7 @@ from steelyard.admin import (
     acl_users,
     acls,
     clusters,
+    group_settings,
     groups,
     kafka_groups,
     members,
@@ -23,5 +24,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     inside = admin.add_subparsers(metavar="COMMAND", required=True)
     kafka = (kafka_groups, users, acls)
-    for module in (topics, groups, *kafka, members, offsets, messages, clusters, rates, acl_users):
+    of_groups = (groups, group_settings, *kafka, members, offsets)
+    for module in (topics, *of_groups, messages, clusters, rates, acl_users):
         module.add_commands(inside)
