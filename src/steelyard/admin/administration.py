@@ -7,7 +7,11 @@ import argparse
 from steelyard.admin import (
     acl_users,
     acls,
+    backlogs,
+    batches,
     clusters,
+    consume_queues,
+    exporting,
     group_settings,
     groups,
     kafka_groups,
@@ -25,5 +29,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     inside = admin.add_subparsers(metavar="COMMAND", required=True)
     kafka = (kafka_groups, users, acls)
     of_groups = (groups, group_settings, *kafka, members, offsets)
-    for module in (topics, *of_groups, messages, clusters, rates, acl_users):
+    of_brokers = (clusters, rates, backlogs, exporting)
+    for module in (topics, *of_groups, batches, messages, consume_queues, *of_brokers, acl_users):
         module.add_commands(inside)

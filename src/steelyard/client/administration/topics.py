@@ -61,9 +61,13 @@ class Topics(Asking):
         found = fastjson.read(TopicList, reply.body)
         topics = set(found.topic_list)
         if found.broker_addr:
-            reply = await self.ask(found.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            topics |= set(fastjson.read(TopicList, reply.body).topic_list)
+            topics |= set(await self.system_topics_of(found.broker_addr))
         return tuple(sorted(topics))
+
+    async def system_topics_of(self, broker: str) -> tuple[str, ...]:
+        """Return the system topics of the broker at this address."""
+        reply = await self.ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return fastjson.read(TopicList, reply.body).topic_list
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the readable queues of a topic, sorted."""

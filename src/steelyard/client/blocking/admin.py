@@ -126,6 +126,7 @@ class Admin:
     topics = _blocking(AsyncAdmin.topics)
     topics_of = _blocking(AsyncAdmin.topics_of)
     system_topics = _blocking(AsyncAdmin.system_topics)
+    system_topics_of = _blocking(AsyncAdmin.system_topics_of)
     queues = _blocking(AsyncAdmin.queues)
     topic_stats = _blocking(AsyncAdmin.topic_stats)
     store_times = _blocking(AsyncAdmin.store_times)
