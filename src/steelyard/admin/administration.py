@@ -9,6 +9,7 @@ from steelyard.admin import (
     acls,
     backlogs,
     batches,
+    cleaning,
     clusters,
     consume_queues,
     exporting,
@@ -19,6 +20,7 @@ from steelyard.admin import (
     messages,
     offsets,
     rates,
+    send_times,
     topics,
     users,
 )
@@ -29,6 +31,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     inside = admin.add_subparsers(metavar="COMMAND", required=True)
     kafka = (kafka_groups, users, acls)
     of_groups = (groups, group_settings, *kafka, members, offsets)
-    of_brokers = (clusters, rates, backlogs, exporting)
+    of_brokers = (clusters, rates, backlogs, send_times, exporting, cleaning)
     for module in (topics, *of_groups, batches, messages, consume_queues, *of_brokers, acl_users):
         module.add_commands(inside)

@@ -95,7 +95,7 @@ def add_asking_command(
         parser.add_argument(
             "--watch",
             nargs="?",
-            type=_interval,
+            type=interval,
             const=WATCH_SECONDS,
             metavar="SECONDS",
             help=f"repeat it every SECONDS ({WATCH_SECONDS:g} if not given) until Ctrl-C",
@@ -105,8 +105,8 @@ def add_asking_command(
     return parser
 
 
-def _interval(text: str) -> float:
-    """Parse the value of `--watch`. Raises argparse.ArgumentTypeError."""
+def interval(text: str) -> float:
+    """Parse a number of seconds, as of `--watch`. Raises argparse.ArgumentTypeError."""
     with suppress(ValueError):
         seconds = float(text)
         if WATCH_SECONDS_MIN <= seconds <= WATCH_SECONDS_MAX:
