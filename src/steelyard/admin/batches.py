@@ -80,11 +80,11 @@ async def update_topics(admin: Admin, options: argparse.Namespace) -> CommandOut
     from steelyard.wire.remoting.codes import RequestCode
 
     path = options.filename
-    read, tree = _read(path, "topicConfigList", TopicConfigList, TOPIC_FIELDS)
+    read, body = _read(path, "topicConfigList", TopicConfigList, TOPIC_FIELDS)
     configs = read.topic_config_list
     for config in configs:
         _check_topic(path, config)
-    batch = Batch(tree, _distinct(path, (config.topic_name for config in configs)))
+    batch = Batch(body, _distinct(path, (config.topic_name for config in configs)))
 
     async def singly(address: str) -> None:
         for config in configs:
@@ -101,11 +101,11 @@ async def update_groups(admin: Admin, options: argparse.Namespace) -> CommandOut
     from steelyard.wire.remoting.codes import RequestCode
 
     path = options.filename
-    read, tree = _read(path, "groupConfigList", GroupConfigList, GROUP_FIELDS)
+    read, body = _read(path, "groupConfigList", GroupConfigList, GROUP_FIELDS)
     configs = read.group_config_list
     for config in configs:
         _check_group(path, config)
-    batch = Batch(tree, _distinct(path, (config.group_name for config in configs)))
+    batch = Batch(body, _distinct(path, (config.group_name for config in configs)))
 
     async def singly(address: str) -> None:
         for config in configs:
@@ -188,11 +188,12 @@ def _read(path: str, name: str, kind: type[B], fields: frozenset[str]) -> tuple[
 
 def _distinct(path: str, found: Iterable[str]) -> tuple[str, ...]:
     """Return the names. Raises ConfigError if one is there twice."""
-    listed = tuple(found)
-    for name in listed:
-        if listed.count(name) > 1:
+    listed: dict[str, None] = {}
+    for name in found:
+        if name in listed:
             raise ConfigError(f"{path} has {name} twice")
-    return listed
+        listed[name] = None
+    return tuple(listed)
 
 
 def _check_topic(path: str, config: TopicConfig) -> None:
