@@ -12,7 +12,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from tests.api.conftest import Servers
 from tests.waiting import until
 
 from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult
@@ -26,41 +25,6 @@ TOPIC, GROUP = "Operated", "operated"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 
 Run = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="module")
-def nameservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    servers = Servers(tmp_path_factory.mktemp("brokers"))
-    yield servers.nameservers
-    servers.stop()
-
-
-@pytest.fixture
-def run(nameservers: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs an admin command; the lines that it prints."""
-
-    def run(command: str, *options: str) -> list[str]:
-        capsys.readouterr()
-        code = main(["admin", command, "-n", nameservers, *options])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out.splitlines()
-
-    return run
-
-
-@pytest.fixture
-def refused(nameservers: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs an admin command that fails; what it says, in one line."""
-
-    def run(command: str, *options: str, code: int = exits.WRONG) -> str:
-        assert main(["admin", command, "-n", nameservers, *options]) == code
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        (line,) = printed.err.splitlines()
-        return line
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -89,6 +89,7 @@ READS = {
     "kafkaGroups": (),
     "kafkaGroup": ("-g", "nobody"),
     "statsAll": (),
+    "getConsumerConfig": ("-g", GROUP),
 }
 """Commands that ask all brokers, at least those of a topic that both have."""
 
@@ -150,14 +151,40 @@ DOCUMENTS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     ),
     "resetOffsetByTime": (("-g", GROUP, "-t", TOPIC, "-s", "0"), {"group", "queues"}),
     "getBrokerConfig": (("-b", "BROKER"), {"brokers"}),
+    "updateTopicPerm": (
+        ("-b", "BROKER", "-t", TOPIC, "-p", "6"),
+        {"topic", "perm", "brokers"},
+    ),
+    "brokerConsumeStats": (("-b", "BROKER"), {"address", "lag", "queues"}),
+    "queryMsgByOffset": (
+        ("-t", TOPIC, "-b", "broker-a", "-i", "0", "-o", "0"),
+        {"messages"},
+    ),
+    "queryCq": (
+        ("-t", TOPIC, "-q", "0", "-i", "0"),
+        {
+            *("broker", "topic", "queue_id", "min_offset", "max_offset", "subscription", "filter"),
+            "rows",
+        },
+    ),
+    "cloneGroupOffset": (
+        ("-s", GROUP, "-d", "cloned", "-t", TOPIC),
+        {"source", "group", "topic", "queues"},
+    ),
+    "cleanUnusedTopic": (("-b", "BROKER"), {"brokers"}),
+    "sendMsgStatus": (("-b", "broker-a", "-c", "1"), {"broker_name", "sends"}),
+    "checkMsgSendRT": (("-t", "broker-a", "-a", "2"), {"topic", "average_ms", "sends"}),
+    "exportMetadata": (("-b", "BROKER", "-f", "FOLDER"), {"path", "topics", "groups"}),
 }
 
 
 @pytest.mark.parametrize("command", DOCUMENTS)
-def test_a_document(reached: Reached, capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_a_document(
+    reached: Reached, capsys: pytest.CaptureFixture[str], command: str, tmp_path: Path
+) -> None:
     """Stable names, and no broker missing that was not needed."""
     options, names = DOCUMENTS[command]
-    places = {"BROKER": reached.broker, "ID": reached.message_id}
+    places = {"BROKER": reached.broker, "ID": reached.message_id, "FOLDER": str(tmp_path)}
     given = [places.get(option, option) for option in options]
     capsys.readouterr()
     code = main(["admin", command, "-n", reached.nameserver, *given, "--json"])
@@ -166,6 +193,21 @@ def test_a_document(reached: Reached, capsys: pytest.CaptureFixture[str], comman
     assert document.keys() == names | {"unreachable"}
     if command != "topicList":  # it asks for the groups of TBW102, which both brokers have
         assert (code, printed.err, document["unreachable"]) == (exits.SUCCESS, "", [])
+
+
+def test_sends_that_fail_are_counted(reached: Reached, capsys: pytest.CaptureFixture[str]) -> None:
+    """The measurement goes on; the exit code tells of them."""
+    capsys.readouterr()
+    command = ["admin", "clusterRT", "-n", reached.nameserver, "-a", "2"]
+    assert main([*command, "--json"]) == exits.FAILED
+    first, second = json.loads(capsys.readouterr().out)["brokers"]
+    assert (first["broker_name"], first["succeeded"], first["failed"]) == ("broker-a", 2, 0)
+    assert (second["broker_name"], second["succeeded"], second["failed"]) == ("broker-b", 0, 2)
+    assert NOBODY in second["error"]
+    command = ["admin", "checkMsgSendRT", "-n", reached.nameserver, "-t", "DefaultCluster"]
+    assert main([*command, "-a", "32"]) == exits.FAILED
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    assert {(row[0], row[2]) for row in rows} == {("broker-a", "true"), ("broker-b", "false")}
 
 
 def test_how_old_the_oldest_message_is(

@@ -37,6 +37,7 @@ from steelyard import (
 )
 from steelyard.driver.loops import background
 from steelyard.groups.overview import GroupProgress
+from steelyard.wire.remoting.bodies import TopicConfig
 
 CLIENTS = (
     "Admin",
@@ -66,10 +67,12 @@ SAMPLES: Mapping[str, Any] = {
     "execute": bool,
     "group": "g",
     "header": None,
+    "index": 0,
     "key": "k",
     "message": Message("T", b"x"),
     "message_id": "0",
     "messages": [Message("T", b"x")],
+    "mode": "PULL",
     "name": "n",
     "namespace": "n",
     "offset": 0,
@@ -81,14 +84,18 @@ SAMPLES: Mapping[str, Any] = {
     "partitions": [TopicPartition("T", 0)],
     "progress": GroupProgress("g", ()),
     "queue": MessageQueue("T", "broker-a", 0),
+    "queue_id": 0,
     "recall_handle": "djEgVCBiIDEgaWQ=",
     "queues": [MessageQueue("T", "broker-a", 0)],
     "request": MessageView("b", "T", 0, 0, 0, 0, 0, 0, b"", 0, b"", 0, 0, 0, b"x", b""),
     "resources": ["Topic:T"],
     "settings": {},
+    "source": "g",
+    "target": "h",
     "timestamp_ms": 0,
     "timestamps_ms": {},
     "topic": "T",
+    "topic_config": TopicConfig("T"),
     "user": "u",
     "value": "v",
 }

@@ -14,6 +14,7 @@ from steelyard.admin import exits
 from steelyard.admin.answers import CommandOutcome, document_text
 from steelyard.config import ClientConfig
 from steelyard.errors import (
+    BrokerError,
     ConfigError,
     RemotingError,
     RouteError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from steelyard.admin.answers import Unreachable
     from steelyard.admin.reaching import PatientAdmin
+    from steelyard.client.aio.admin import Admin
 
 C = TypeVar("C", bound=ClientConfig)
 T = TypeVar("T")
@@ -93,7 +95,7 @@ def add_asking_command(
         parser.add_argument(
             "--watch",
             nargs="?",
-            type=_interval,
+            type=interval,
             const=WATCH_SECONDS,
             metavar="SECONDS",
             help=f"repeat it every SECONDS ({WATCH_SECONDS:g} if not given) until Ctrl-C",
@@ -103,8 +105,8 @@ def add_asking_command(
     return parser
 
 
-def _interval(text: str) -> float:
-    """Parse the value of `--watch`. Raises argparse.ArgumentTypeError."""
+def interval(text: str) -> float:
+    """Parse a number of seconds, as of `--watch`. Raises argparse.ArgumentTypeError."""
     with suppress(ValueError):
         seconds = float(text)
         if WATCH_SECONDS_MIN <= seconds <= WATCH_SECONDS_MAX:
@@ -168,6 +170,24 @@ def add_where_options(parser: argparse.ArgumentParser, what: str) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("-b", "--brokerAddr", help=f"{what} this broker")
     where.add_argument("-c", "--clusterName", help=f"{what} this cluster's brokers")
+
+
+async def asked_brokers(admin: Admin, options: argparse.Namespace) -> list[str]:
+    """Return the addresses that the options of `add_where_options` name.
+
+    Raises RouteError for an unknown cluster.
+    """
+    address = given(options.brokerAddr)
+    return [address] if address else await admin.masters((options.clusterName or "").strip())
+
+
+def unsupported(error: BrokerError, what: str) -> BrokerError:
+    """Return an error that says what the broker does not support, if that is its reason."""
+    from steelyard.wire.remoting.codes import ResponseCode
+
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return error
+    return BrokerError(error.code, f"this broker does not support {what}", error.address)
 
 
 def given(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""mqadmin's group commands, from consumerConnection to deleteSubGroup.
+"""mqadmin's commands about groups: consumerConnection, consumerProgress, allocateMQ.
 
 Source: tools/command/{connection,consumer,topic}/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -9,35 +9,26 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome, row
-from steelyard.admin.asking import add_asking_command, add_where_options, given
+from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import (
     date_seconds,
     fixed,
     front,
     in_seconds,
-    java_fields,
     shown,
     version_name,
 )
-from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
-from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
     from steelyard.groups.kafka.report import KafkaGroup
     from steelyard.groups.overview import GroupProgress
     from steelyard.types import MessageQueue
-    from steelyard.wire.remoting.bodies import (
-        ConsumerConnection,
-        SubscriptionGroupConfig,
-        TopicRouteData,
-    )
+    from steelyard.wire.remoting.bodies import ConsumerConnection, TopicRouteData
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -81,32 +72,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     allocate.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     allocate.add_argument("-i", "--ipList", required=True, help="client ids, separated by commas")
-
-    update = add_asking_command(
-        commands, "updateSubGroup", update_group, "Update or create a subscription group"
-    )
-    add_where_options(update, "create the group on")
-    update.add_argument("-g", "--groupName", required=True, type=names.group, help="consumer group")
-    for letter, name, default in (
-        ("-s", "consumeEnable", "true"),
-        ("-m", "consumeFromMinEnable", "false"),
-        ("-d", "consumeBroadcastEnable", "false"),
-        ("-a", "notifyConsumerIdsChanged", "true"),
-    ):
-        update.add_argument(letter, f"--{name}", choices=("true", "false"), default=default)
-    update.add_argument("-q", "--retryQueueNums", type=int, default=1)
-    update.add_argument("-r", "--retryMaxTimes", type=int, default=16)
-    update.add_argument("-i", "--brokerId", type=int, default=0)
-    update.add_argument("-w", "--whichBrokerWhenConsumeSlowly", type=int, default=1)
-
-    delete = add_asking_command(
-        commands, "deleteSubGroup", delete_group, "Delete a subscription group from brokers"
-    )
-    add_where_options(delete, "delete the group from")
-    delete.add_argument("-g", "--groupName", required=True, type=names.group, help="consumer group")
-    delete.add_argument(
-        "-r", "--removeOffset", choices=("true", "false"), default="false", help="offsets, too"
-    )
 
 
 # -- consumerConnection ----------------------------------------------------------------------------
@@ -343,55 +308,3 @@ def allocation_rows(text: str) -> list[dict[str, object]]:
         }
         for client, share in json.loads(text)["result"].items()
     ]
-
-
-# -- updateSubGroup, deleteSubGroup ----------------------------------------------------------------
-
-
-async def update_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
-    from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
-
-    for name in ("retryQueueNums", "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly"):
-        if getattr(options, name) < 0:
-            raise ConfigError(f"{name} is {getattr(options, name)}; it must be 0 or more")
-    config = SubscriptionGroupConfig(
-        group_name=options.groupName.strip(),
-        consume_enable=options.consumeEnable == "true",
-        consume_from_min_enable=options.consumeFromMinEnable == "true",
-        consume_broadcast_enable=options.consumeBroadcastEnable == "true",
-        retry_queue_nums=options.retryQueueNums,
-        retry_max_times=options.retryMaxTimes,
-        broker_id=options.brokerId,
-        which_broker_when_consume_slowly=options.whichBrokerWhenConsumeSlowly,
-        notify_consumer_ids_changed_enable=options.notifyConsumerIdsChanged == "true",
-    )
-    addresses = await admin.update_group(
-        config, cluster=given(options.clusterName), broker=given(options.brokerAddr)
-    )
-    text = "".join(f"create subscription group to {address} success.\n" for address in addresses)
-    text += group_config_line(config) + "\n"
-    return CommandOutcome(text, {"brokers": addresses, "config": config})
-
-
-def group_config_line(config: SubscriptionGroupConfig) -> str:
-    """SubscriptionGroupConfig.toString."""
-    return f"SubscriptionGroupConfig [{java_fields(msgspec.to_builtins(config))}]"
-
-
-async def delete_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
-    group, cluster = options.groupName.strip(), given(options.clusterName)
-    addresses = await admin.delete_group(
-        group,
-        cluster=cluster,
-        broker=given(options.brokerAddr),
-        clean_offsets=options.removeOffset == "true",
-    )
-    where = f" in cluster [{cluster}]" if cluster else ""
-    text = "".join(
-        f"delete subscription group [{group}] from broker [{address}]{where} success.\n"
-        for address in addresses
-    )
-    if cluster:
-        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-            text += deleted_topic(prefix + group, cluster)
-    return CommandOutcome(text, {"group": group, "cluster": cluster, "brokers": addresses})

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from steelyard.admin import exits, names
 from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin.files import write_file
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
-from steelyard.errors import ConfigError, RouteError
+from steelyard.errors import RouteError
 from steelyard.printable import printable
 from steelyard.wording import counted
 
@@ -95,7 +96,7 @@ async def consumer_status(admin: Admin, options: argparse.Namespace) -> CommandO
         path: Path | str = NO_ANSWER
         if member.client_id in infos:
             path = Path(str(now), member.client_id.replace("/", "_"))
-            _write(path, running_info_text(infos[member.client_id]).encode())
+            write_file(path, running_info_text(infos[member.client_id]).encode())
         text += line.format(number, member.client_id, version_name(member.version), path)
     silent = sorted(asked.keys() - infos.keys())
     document = {**_member_document(group, infos), "silent": silent}
@@ -108,14 +109,6 @@ async def consumer_status(admin: Admin, options: argparse.Namespace) -> CommandO
 def _member_document(group: str, infos: dict[str, ConsumerRunningInfo]) -> dict[str, object]:
     members = [{"client_id": client_id, **row(info)} for client_id, info in infos.items()]
     return {"group": group, "members": members}
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 def verdict(infos: dict[str, ConsumerRunningInfo], now: int) -> str:

@@ -1,4 +1,4 @@
-"""mqadmin's message commands: queryMsgById, queryMsgByKey, queryMsgByUniqueKey.
+"""mqadmin's message commands: queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset.
 
 Source: tools/command/message/*SubCommand.java of 4.9.8, for flags and layout.
 """
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin.files import write_file
 from steelyard.admin.printing import date_milliseconds, java_fields, shown
 from steelyard.errors import ConfigError, RouteError
+from steelyard.printable import printable
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 BODIES = Path(tempfile.gettempdir(), "rocketmq", "msgbodys")
 """Where mqadmin writes bodies."""
+
+INTEGERS_MAX = {"queueId": 2**31 - 1, "offset": 2**63 - 1}
+"""Java's Integer and Long."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,6 +55,20 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     _add_member_options(unique)
 
+    offset = add_asking_command(
+        commands, "queryMsgByOffset", by_offset, "Query a message by its offset in a queue"
+    )
+    offset.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
+    offset.add_argument("-b", "--brokerName", required=True, help="name of the queue's broker")
+    offset.add_argument("-i", "--queueId", required=True, type=int, help="id of the queue")
+    offset.add_argument("-o", "--offset", required=True, type=int, help="offset in the queue")
+    offset.add_argument(
+        "-f",
+        "--bodyFormat",
+        metavar="CHARSET",
+        help="also print the body, as text in this encoding, such as UTF-8",
+    )
+
 
 def _add_member_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -67,11 +86,36 @@ async def by_ids(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
             text += direct_result(result) + "\n"
             rows.append({**message_row(message), "result": result})
         else:
-            heading = f"{'OffsetID:':<20} {message.offset_message_id}\n"
             shown_text, shown_row = await _shown(admin, message)
-            text += heading + shown_text
+            text += _offset_id_line(message) + shown_text
             rows.append(shown_row)
     return CommandOutcome(text, {"messages": rows})
+
+
+def _offset_id_line(message: MessageView) -> str:
+    return f"{'OffsetID:':<20} {message.offset_message_id}\n"
+
+
+async def by_offset(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    from steelyard.types import MessageQueue
+
+    encoding = given(options.bodyFormat)
+    if encoding is not None:
+        _check_encoding(encoding)
+    for name in ("queueId", "offset"):
+        if not 0 <= getattr(options, name) <= INTEGERS_MAX[name]:
+            raise ConfigError(f"{name} is {getattr(options, name)}; it must be 0 or more")
+    queue = MessageQueue(options.topic, options.brokerName.strip(), options.queueId)
+    message = await admin.message_at(queue, options.offset)
+    text, found = await _shown(admin, message, encoding=encoding)
+    return CommandOutcome(_offset_id_line(message) + text, {"messages": [found]})
+
+
+def _check_encoding(encoding: str) -> None:
+    try:
+        " ".encode(encoding).decode(encoding, "replace")
+    except (LookupError, UnicodeError):
+        raise ConfigError(f"bodyFormat is {encoding!r}, which is no encoding of text") from None
 
 
 async def by_key(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
@@ -151,18 +195,21 @@ def direct_result(result: ConsumeMessageDirectlyResult) -> str:
 
 
 async def _shown(
-    admin: Admin, message: MessageView, suffix: str = ""
+    admin: Admin, message: MessageView, suffix: str = "", *, encoding: str | None = None
 ) -> tuple[str, dict[str, object]]:
-    """Write the body to a file, as mqadmin; return the text and the row of a message."""
+    """Write the body to a file, as mqadmin; return the text and the row of a message.
+
+    `encoding`: also print the body, as text.
+    """
     path = BODIES / (message.message_id + suffix)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(message.body)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    write_file(path, message.body)
     tracks = await admin.track(message)
     found: dict[str, object] = {"body_path": str(path), "tracks": tracks}
-    return message_text(message, str(path)) + track_lines(tracks), message_row(message) | found
+    text = message_text(message, str(path))
+    if encoding is not None:
+        found["body"] = message.body.decode(encoding, "replace")
+        text += f"{'Message Body:':<20} {printable(str(found['body']))}\n"
+    return text + track_lines(tracks), message_row(message) | found
 
 
 def message_text(message: MessageView, body_path: str) -> str:

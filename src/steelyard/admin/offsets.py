@@ -1,7 +1,7 @@
-"""mqadmin's resetOffsetByTime, and resetOffset for one queue.
+"""mqadmin's resetOffsetByTime, and resetOffset for one queue; cloneGroupOffset.
 
 Source: tools/command/offset/ResetOffsetByTimeCommand.java,
-ResetOffsetByTimeOldCommand.java of 4.9.8.
+ResetOffsetByTimeOldCommand.java, CloneGroupOffsetCommand.java of 4.9.8.
 """
 
 from __future__ import annotations
@@ -52,6 +52,27 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "-q", "--queue", type=int, help="with -b and -o: id of the only queue to move"
     )
     reset.add_argument("-o", "--offset", type=int, help="offset to resume from in the queue")
+
+    clone = add_asking_command(
+        commands,
+        "cloneGroupOffset",
+        clone_offsets,
+        "Give a group without members the offsets of another group in a topic",
+    )
+    clone.add_argument(
+        "-s", "--srcGroup", required=True, type=names.group, help="the group that has the offsets"
+    )
+    clone.add_argument(
+        "-d", "--destGroup", required=True, type=names.group, help="the group that gets them"
+    )
+    clone.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
+    clone.add_argument(
+        "-o",
+        "--offline",
+        choices=("true", "false"),
+        default="false",
+        help="also if the first group has members and none of them subscribes to the topic",
+    )
 
 
 async def reset_offset(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
@@ -132,3 +153,17 @@ def moved_table(resets: Sequence[QueueReset]) -> str:
         broker = front(reset.queue.broker_name, 32)
         text += row.format(broker, reset.queue.queue_id, before, reset.offset)
     return text
+
+
+# -- cloneGroupOffset ------------------------------------------------------------------------------
+
+
+async def clone_offsets(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    source, target, topic = options.srcGroup, options.destGroup, options.topic
+    if source == target:
+        raise ConfigError(f"-s and -d are both {source}; give two groups")
+    offsets = await admin.clone_offsets(source, target, topic, offline=options.offline == "true")
+    text = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]\n"
+    rows = [row(queue, offset=offset) for queue, offset in offsets.items()]
+    document = {"source": source, "group": target, "topic": topic, "queues": rows}
+    return CommandOutcome(text, document)

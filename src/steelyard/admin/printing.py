@@ -77,10 +77,11 @@ def date_digits(timestamp: int) -> str:
 
 def java_fields(values: Mapping[str, object]) -> str:
     """Format `name=value, name=value`, as toString methods do."""
-    return ", ".join(f"{name}={_java(value)}" for name, value in shown(dict(values)).items())
+    return ", ".join(f"{name}={java_text(value)}" for name, value in shown(dict(values)).items())
 
 
-def _java(value: object) -> str:
+def java_text(value: object) -> str:
+    """Format as String.valueOf, which writes null, true and false."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""mqadmin's topic commands, from topicRoute to updateOrderConf.
+"""mqadmin's topic commands, from topicRoute to updateTopicPerm and updateOrderConf.
 
 Source: tools/command/topic/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome, row
-from steelyard.admin.asking import add_asking_command, add_where_options, given
+from steelyard.admin.asking import add_asking_command, add_where_options, asked_brokers, given
 from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.printing import date_milliseconds, front, permission, pretty, shown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
@@ -45,6 +45,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     update.add_argument("-w", "--writeQueueNums", type=int, default=8, help="queues to write")
     update.add_argument("-p", "--perm", type=int, default=6, help="2: write, 4: read, 6: both")
     update.add_argument("-o", "--order", choices=("true", "false"), default="false")
+
+    perm = add_asking_command(
+        commands, "updateTopicPerm", update_topic_perm, "Update a topic's permission"
+    )
+    add_where_options(perm, "change the topic on")
+    perm.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
+    perm.add_argument("-p", "--perm", required=True, type=int, help="2: write, 4: read, 6: both")
 
     delete = add_asking_command(
         commands, "deleteTopic", delete_topic, "Delete a topic from brokers and nameservers"
@@ -190,8 +197,7 @@ async def _consumers_of(
 async def update_topic(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     from steelyard.wire.remoting.bodies import TopicConfig
 
-    if options.perm not in (2, 4, 6):
-        raise ConfigError(f"perm is {options.perm}; it must be 2 (write), 4 (read) or 6 (both)")
+    _check_perm(options.perm)
     for name in ("readQueueNums", "writeQueueNums"):
         if getattr(options, name) < 1:
             raise ConfigError(f"{name} is {getattr(options, name)}; it must be 1 or more")
@@ -216,6 +222,11 @@ async def update_topic(admin: Admin, options: argparse.Namespace) -> CommandOutc
     return CommandOutcome(text, {"brokers": addresses, "config": config})
 
 
+def _check_perm(perm: int) -> None:
+    if perm not in (2, 4, 6):
+        raise ConfigError(f"perm is {perm}; it must be 2 (write), 4 (read) or 6 (both)")
+
+
 def topic_config_line(config: TopicConfig) -> str:
     """TopicConfig.toString."""
     return (
@@ -224,6 +235,37 @@ def topic_config_line(config: TopicConfig) -> str:
         f" topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag},"
         f" order={'true' if config.order else 'false'}]"
     )
+
+
+async def update_topic_perm(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    """Change one field of the settings that each broker has; mqadmin sets all by the route."""
+    from msgspec.structs import replace
+
+    topic, perm = options.topic.strip(), options.perm
+    _check_perm(perm)
+    await admin.route(topic)  # an unknown topic is reported as such
+    one = given(options.brokerAddr)
+    found: list[tuple[str, int, TopicConfig]] = []
+    for address in await asked_brokers(admin, options):
+        before = (await admin.topic_configs(address)).get(topic)
+        if before is not None:
+            config = replace(before, perm=perm)
+            if config != before:
+                await admin.update_topic(config, broker=address)
+            found.append((address, before.perm, config))
+    if not found:
+        where = one or f"cluster {options.clusterName.strip()}"
+        raise RouteError(f"topic {topic} does not exist on {where}")
+    text = "".join(
+        f"update topic perm from {before} to {perm} in {address} success.\n"
+        for address, before, _ in found
+    )
+    if one and found[0][1] == perm:
+        text = "new perm equals to the old one!\n"
+    elif one:
+        text += f"{topic_config_line(found[0][2])}.\n"
+    rows = [row(address=at, perm_before=before, config=config) for at, before, config in found]
+    return CommandOutcome(text, {"topic": topic, "perm": perm, "brokers": rows})
 
 
 async def delete_topic(admin: Admin, options: argparse.Namespace) -> CommandOutcome:

@@ -10,9 +10,18 @@ from collections.abc import Mapping
 from steelyard.client.administration.asking import Asking
 from steelyard.errors import BrokerError
 from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import BrokerStatsData, KVTable
+from steelyard.wire.remoting.bodies import BrokerStatsData, ConsumeStatsList, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+
+
+class ConsumeStatsInBrokerRequestHeader(headers.Header, frozen=True, kw_only=True):
+    """317 GET_BROKER_CONSUME_STATS. `is_order`: only ordered topics, otherwise only the others.
+
+    Our brokers ignore it: they have no topic's order to go by.
+    """
+
+    is_order: bool
 
 
 class Brokers(Asking):
@@ -46,6 +55,25 @@ class Brokers(Asking):
                 return None
             raise
         return fastjson.read(BrokerStatsData, reply.body)
+
+    async def broker_consume_stats(
+        self, broker: str, *, ordered: bool = False, timeout_ms: int | None = None
+    ) -> ConsumeStatsList:
+        """Return the offsets of all groups at the broker at this address.
+
+        `ordered`: in topics that are ordered, instead of in all others; ours return all.
+        """
+        header = ConsumeStatsInBrokerRequestHeader(is_order=ordered)
+        code = RequestCode.GET_BROKER_CONSUME_STATS
+        reply = await self.ask(broker, code, header, timeout_ms=timeout_ms)
+        return fastjson.read(ConsumeStatsList, reply.body)
+
+    async def clean_unused_topics(self, broker: str) -> None:
+        """Make a broker forget the queues of topics that it has no settings of any more.
+
+        Ours delete them together with the topic; they answer that it is done.
+        """
+        await self.ask(broker, RequestCode.CLEAN_UNUSED_TOPIC)
 
     async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
         """Make nameservers withdraw write permission for a broker's topics.

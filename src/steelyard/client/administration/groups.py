@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.administration.asking import broker_addresses, masters_of
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
 from steelyard.client.together import at_once
 from steelyard.errors import BrokerError, RemotingError, RouteError, SteelyardError
@@ -58,6 +58,16 @@ class Groups(KafkaGroups):
         """
         reply = await self.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return fastjson.read(SubscriptionGroupTable, reply.body).subscription_group_table
+
+    async def group_config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
+        """Return the settings of a group at each broker that has any, by the broker's name."""
+        names = {address: name for name, address in masters_of(await self.clusters()).items()}
+
+        async def ask(address: str) -> tuple[str, SubscriptionGroupConfig | None]:
+            return names[address], (await self.group_configs(address)).get(group)
+
+        found = await self._each(names, ask)
+        return {name: config for name, config in found if config is not None}
 
     async def update_group(
         self,

@@ -12,9 +12,11 @@ from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
 from steelyard.errors import BrokerError, MessageError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.overview import MessageTrack, TrackKind, track_kind
+from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.flags import PullFlag
 from steelyard.wire.remoting.ids import born_after, parse_offset_message_id
 from steelyard.wire.remoting.message import MessageView, decode_records
 from steelyard.wire.remoting.names import MASTER_ID
@@ -24,6 +26,16 @@ COUNT_MAX = 64
 LONG_MAX = 2**63 - 1
 QUERY_TIMEOUT_MS = 15_000
 """Time-out of queries: MQAdminImpl gives them three times the usual time."""
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The group of mqadmin's pulls, which brokers know without settings (MixAll.java)."""
+
+NOTHING_PULLED = (
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+"""Replies to a pull without messages: the end of the queue, gaps, offsets that do not exist."""
 
 
 class Messages(Groups):
@@ -39,6 +51,49 @@ class Messages(Groups):
         header = headers.ViewMessageRequestHeader(offset=position)
         reply = await self.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         return decode_records(reply.body, await self._name_of(address))[0]
+
+    async def message_at(self, queue: MessageQueue, offset: int) -> MessageView:
+        """Return the message at an offset of a queue.
+
+        Raises RouteError if the queue or the message does not exist.
+        """
+        address = broker_addresses(await self.route(queue.topic)).get(queue.broker_name)
+        if address is None:
+            raise RouteError(f"topic {queue.topic} has no broker {queue.broker_name}")
+        reach = (await self._reach_at(address, queue.topic)).get(queue)
+        if reach is None:
+            raise RouteError(f"{queue} does not exist")
+        if reach.min_offset <= offset < reach.max_offset:
+            body = await self._pull(address, queue, offset, 1)
+            for message in decode_records(body, queue.broker_name)[:1]:
+                if message.queue_offset == offset:
+                    return message
+        has = f"messages from {reach.min_offset} to {reach.max_offset - 1}"
+        if reach.min_offset == reach.max_offset:
+            has = "no messages"
+        raise RouteError(f"{queue} has no message at offset {offset}; it has {has}")
+
+    async def _pull(self, address: str, queue: MessageQueue, offset: int, count: int) -> bytes:
+        """Return up to `count` records of a queue from an offset on; empty if there are none."""
+        header = headers.PullMessageRequestHeader(
+            consumer_group=TOOLS_GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=PullFlag.SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        try:
+            return (await self.ask(address, RequestCode.PULL_MESSAGE, header)).body
+        except BrokerError as error:
+            if error.code in NOTHING_PULLED:
+                return b""
+            raise
 
     async def _name_of(self, address: str) -> str:
         """Return the name of the broker that registered this address, "" if unknown."""

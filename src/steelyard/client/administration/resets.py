@@ -1,4 +1,4 @@
-"""Resets of a group's offsets in a topic.
+"""Resets of a group's offsets in a topic; copies of another group's.
 
 Members that are online must be notified, because each keeps its own offsets; the brokers do so
 (222). A group without members is reset by committing offsets for it (15), as mqadmin's
@@ -6,8 +6,11 @@ resetOffsetByTimeOld does.
 
 Only brokers known to support it are sent a request for one queue, or for an offset instead of a
 time: 4.9 brokers ignore these fields and would reset the whole topic to its beginning.
+
+The offsets of another group are copied by the brokers (314), which know what it has committed;
+208, by which mqadmin copies them, has 0 where nothing is committed.
 Source: DefaultMQAdminExtImpl.java: resetOffsetByTimestamp, resetOffsetByTimestampOld,
-resetOffsetByQueueId.
+resetOffsetByQueueId; AdminBrokerProcessor.cloneGroupOffset.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from msgspec import Meta
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.brokers import Brokers
 from steelyard.client.administration.groups import Groups
-from steelyard.errors import BrokerError, ConfigError
+from steelyard.errors import BrokerError, ConfigError, RouteError
 from steelyard.groups.overview import QueueReset
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -37,7 +40,7 @@ ResetTime = Annotated[int, Meta(ge=END, le=2**63 - 1)]
 
 
 class Resets(Groups, Brokers):
-    """Methods that reset offsets."""
+    """Methods that reset and copy offsets."""
 
     async def reset_offset(
         self,
@@ -163,6 +166,67 @@ class Resets(Groups, Brokers):
         except BrokerError as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise  # a group without members or settings already has its offset
+
+    # -- another group's offsets -------------------------------------------------------------------
+
+    async def clone_offsets(
+        self, source: str, target: str, topic: str, *, offline: bool = False
+    ) -> dict[MessageQueue, int]:
+        """Give the group `target` the offsets that `source` has committed in a topic.
+
+        Return the offsets of `target` afterwards. `offline`: copy them even if `source` has members
+        and none of them subscribes to the topic. Raises ConfigError if `target` has members, which
+        would commit their own offsets over the copies, and RouteError if `source` has no offsets.
+        """
+        addresses = tuple(broker_addresses(await self.route(topic)).values())
+        known: dict[str, list[MessageQueue]] = {}
+        for address in addresses:
+            if await self._online(address, target):
+                raise ConfigError(
+                    f"group {target} has members online, which would keep their own offsets; stop"
+                    " them first"
+                )
+            found = [
+                queue
+                for queue in sorted(await self._reach_at(address, topic))
+                if await self._committed(address, source, queue) is not None
+            ]
+            known |= {address: found} if found else {}
+        if not known:
+            raise RouteError(f"group {source} has no offsets in topic {topic}")
+        header = headers.CloneGroupOffsetRequestHeader(
+            src_group=source, dest_group=target, topic=topic, offline=offline
+        )
+        copied: dict[MessageQueue, int] = {}
+        for address, queues in known.items():
+            await self.ask(address, RequestCode.CLONE_GROUP_OFFSET, header)
+            for queue in queues:
+                offset = await self._committed(address, target, queue)
+                copied |= {} if offset is None else {queue: offset}
+        if not copied:
+            raise RouteError(
+                f"no member of group {source} subscribes to topic {topic}; to copy its offsets"
+                " nevertheless, say that it is offline"
+            )
+        return dict(sorted(copied.items()))
+
+    async def _committed(self, address: str, group: str, queue: MessageQueue) -> int | None:
+        """Return the offset that a group has committed in a queue; None if there is none."""
+        header = headers.QueryConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False,
+        )
+        try:
+            reply = await self.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return headers.read(headers.OffsetResponseHeader, reply.ext).offset
+
+    # -- parts of both -----------------------------------------------------------------------------
 
     async def _online(self, address: str, group: str) -> bool:
         """Return whether a broker sees members of the group."""

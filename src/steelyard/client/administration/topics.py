@@ -18,7 +18,14 @@ from steelyard.types import MessageQueue
 from steelyard.wire import figures
 from steelyard.wire.figures import TIMES_MAX, QueueTimes, StoreTimes
 from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
+from steelyard.wire.remoting.bodies import (
+    GroupList,
+    TopicConfig,
+    TopicConfigTable,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode, SteelyardCode
 from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, PERM_READ_WRITE
 
@@ -54,9 +61,13 @@ class Topics(Asking):
         found = fastjson.read(TopicList, reply.body)
         topics = set(found.topic_list)
         if found.broker_addr:
-            reply = await self.ask(found.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            topics |= set(fastjson.read(TopicList, reply.body).topic_list)
+            topics |= set(await self.system_topics_of(found.broker_addr))
         return tuple(sorted(topics))
+
+    async def system_topics_of(self, broker: str) -> tuple[str, ...]:
+        """Return the system topics of the broker at this address."""
+        reply = await self.ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        return fastjson.read(TopicList, reply.body).topic_list
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the readable queues of a topic, sorted."""
@@ -128,6 +139,11 @@ class Topics(Asking):
             groups |= set(fastjson.read(GroupList, reply.body).group_list)
         return tuple(sorted(groups))
 
+    async def topic_configs(self, broker: str) -> dict[str, TopicConfig]:
+        """Return the settings of all topics of the broker at this address, by topic."""
+        reply = await self.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return fastjson.read(TopicConfigTable, reply.body).topic_config_table
+
     async def create_topic(
         self,
         topic: str,
@@ -147,15 +163,33 @@ class Topics(Asking):
         number of writable queues differs from that of readable ones, as during a change of their
         number. `perm`: 2 write, 4 read, 6 both.
         """
-        header = headers.CreateTopicRequestHeader(
-            topic=topic,
-            default_topic=DEFAULT_TOPIC,
+        config = TopicConfig(
+            topic_name=topic,
             read_queue_nums=queues,
             write_queue_nums=queues if write_queues is None else write_queues,
             perm=perm,
-            topic_filter_type="SINGLE_TAG",
-            topic_sys_flag=0,
             order=order,
+        )
+        return await self.update_topic(config, cluster=cluster, broker=broker)
+
+    async def update_topic(
+        self, topic_config: TopicConfig, *, cluster: str | None = None, broker: str | None = None
+    ) -> tuple[str, ...]:
+        """Create or change a topic on every master of a cluster, or one broker.
+
+        Return their addresses.
+
+        `cluster` may be omitted if there is only one. The attributes of a topic stay as they are.
+        """
+        header = headers.CreateTopicRequestHeader(
+            topic=topic_config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=topic_config.read_queue_nums,
+            write_queue_nums=topic_config.write_queue_nums,
+            perm=topic_config.perm,
+            topic_filter_type=topic_config.topic_filter_type,
+            topic_sys_flag=topic_config.topic_sys_flag,
+            order=topic_config.order,
         )
         addresses = await self._chosen(cluster, broker)
         for address in addresses:

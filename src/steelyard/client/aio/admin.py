@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from steelyard.client.administration.acl_users import AclUsers
+from steelyard.client.administration.apache_requests import ApacheRequests
+from steelyard.client.administration.consume_queues import ConsumeQueues
 from steelyard.client.administration.doctor import Doctor
-from steelyard.client.administration.messages import Messages
 from steelyard.client.administration.resets import Resets
 from steelyard.client.arguments import checked
 
 
 @checked
-class Admin(Resets, Messages, Doctor, AclUsers):
+class Admin(Resets, ConsumeQueues, Doctor, AclUsers, ApacheRequests):
     """Administers a cluster: mqadmin's commands as typed methods.
 
     >>> async with Admin("127.0.0.1:9876") as admin:  # doctest: +SKIP

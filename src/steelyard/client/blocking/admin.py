@@ -126,11 +126,14 @@ class Admin:
     topics = _blocking(AsyncAdmin.topics)
     topics_of = _blocking(AsyncAdmin.topics_of)
     system_topics = _blocking(AsyncAdmin.system_topics)
+    system_topics_of = _blocking(AsyncAdmin.system_topics_of)
     queues = _blocking(AsyncAdmin.queues)
     topic_stats = _blocking(AsyncAdmin.topic_stats)
     store_times = _blocking(AsyncAdmin.store_times)
     groups_of = _blocking(AsyncAdmin.groups_of)
+    topic_configs = _blocking(AsyncAdmin.topic_configs)
     create_topic = _blocking(AsyncAdmin.create_topic)
+    update_topic = _blocking(AsyncAdmin.update_topic)
     delete_topic = _blocking(AsyncAdmin.delete_topic)
     setting = _blocking(AsyncAdmin.setting)
     put_setting = _blocking(AsyncAdmin.put_setting)
@@ -143,8 +146,10 @@ class Admin:
 
     groups = _blocking(AsyncAdmin.groups)
     group_configs = _blocking(AsyncAdmin.group_configs)
+    group_config = _blocking(AsyncAdmin.group_config)
     update_group = _blocking(AsyncAdmin.update_group)
     delete_group = _blocking(AsyncAdmin.delete_group)
+    set_consume_mode = _blocking(AsyncAdmin.set_consume_mode)
     members = _blocking(AsyncAdmin.members)
     running_info = _blocking(AsyncAdmin.running_info)
     running_infos = _blocking(AsyncAdmin.running_infos)
@@ -155,6 +160,7 @@ class Admin:
     time_spans = _blocking(AsyncAdmin.time_spans)
     oldest_waits = _blocking(AsyncAdmin.oldest_waits)
     reset_offset = _blocking(AsyncAdmin.reset_offset)
+    clone_offsets = _blocking(AsyncAdmin.clone_offsets)
     diagnose = _blocking(AsyncAdmin.diagnose)
     kafka_groups = _blocking(AsyncAdmin.kafka_groups)
     kafka_group = _blocking(AsyncAdmin.kafka_group)
@@ -162,10 +168,12 @@ class Admin:
     # -- messages ----------------------------------------------------------------------------------
 
     message = _blocking(AsyncAdmin.message)
+    message_at = _blocking(AsyncAdmin.message_at)
     messages_by_key = _blocking(AsyncAdmin.messages_by_key)
     messages_by_unique_key = _blocking(AsyncAdmin.messages_by_unique_key)
     track = _blocking(AsyncAdmin.track)
     consume_directly = _blocking(AsyncAdmin.consume_directly)
+    consume_queue = _blocking(AsyncAdmin.consume_queue)
 
     # -- brokers -----------------------------------------------------------------------------------
 
@@ -175,8 +183,12 @@ class Admin:
     broker_config = _blocking(AsyncAdmin.broker_config)
     update_broker_config = _blocking(AsyncAdmin.update_broker_config)
     stats = _blocking(AsyncAdmin.stats)
+    broker_consume_stats = _blocking(AsyncAdmin.broker_consume_stats)
     wipe_write_permission = _blocking(AsyncAdmin.wipe_write_permission)
     add_write_permission = _blocking(AsyncAdmin.add_write_permission)
+    clean_unused_topics = _blocking(AsyncAdmin.clean_unused_topics)
+    clean_expired_consume_queues = _blocking(AsyncAdmin.clean_expired_consume_queues)
+    delete_expired_commit_log = _blocking(AsyncAdmin.delete_expired_commit_log)
 
     # -- users of RocketMQ 5.x ---------------------------------------------------------------------
 
