@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
     )
-    from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
+    from steelyard.wire.remoting.bodies import SubscriptionGroupConfig, TopicConfig
     from steelyard.wire.remoting.message import MessageView
 
 
@@ -132,6 +132,7 @@ __all__ = [
     "SteelyardError",
     "StorageError",
     "SubscriptionGroupConfig",
+    "TopicConfig",
     "TopicPartition",
     "TransactionResult",
     "TransactionState",
@@ -173,6 +174,7 @@ _HOMES = {
     "TransactionState": "steelyard.types",
     "MessageView": "steelyard.wire.remoting.message",
     "SubscriptionGroupConfig": "steelyard.wire.remoting.bodies",
+    "TopicConfig": "steelyard.wire.remoting.bodies",
 }
 
 

@@ -183,6 +183,14 @@ class DataVersion(Body, frozen=True):
 
 
 class TopicConfig(Body, frozen=True):
+    """Settings of a topic at a broker (requests 18, 21 and 103).
+
+    Clients read from the first `read_queue_nums` queues of `topic_name` and send to the first
+    `write_queue_nums`; `perm`: whether they may, 4 (read), 2 (write) or 6 (both). `attributes`:
+    settings of 5.x, such as `cleanup.policy`; `Admin.update_topic` leaves them as they are.
+    `topic_filter_type`, `topic_sys_flag` and `order` are stored. Source: TopicConfig.java.
+    """
+
     topic_name: str
     read_queue_nums: Int = 16
     write_queue_nums: Int = 16
