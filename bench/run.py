@@ -363,7 +363,8 @@ right: [TRUTH.md](TRUTH.md), by `./dev bench truth`. The Spark source beside Spa
 [SPARK_LATENCY.md](SPARK_LATENCY.md); what the tables of a long ledger cost:
 [SPARK_LEDGER.md](SPARK_LEDGER.md); how long ten million commits of Kafka's groups take:
 [INCIDENT.md](INCIDENT.md), by `./dev bench incident`; how fresh the table of a topic is:
-[FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`.
+[FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`. Compaction, delayed messages and gathered sends:
+[BROKER.md](BROKER.md).
 
 {tables}
 What was done
