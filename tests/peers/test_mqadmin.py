@@ -263,6 +263,10 @@ def comparable(command: str, text: str) -> object:
     """The text without what depends on the order of a Java HashMap or HashSet."""
     if command in LINE_PER_ENTRY:
         return sorted(text.splitlines())
+    if command == "allocateMQ":  # mqadmin, unlike a consumer, allocates a HashSet of queues
+        members = sorted(json.loads(text)["result"].items())
+        queues = [tuple(queue.items()) for _, share in members for queue in share]
+        return [(member, len(share)) for member, share in members], sorted(queues)
     if command == "queryMsgByOffset":  # of tracks, a line for each group, mqadmin words the errors
         return [_fields(line) for line in text.partition("\n\n")[0].splitlines()]
     if command in ONE_WORD:

@@ -158,20 +158,24 @@ def test_a_share_group(
 
         told = until(picture)
         assert {one["client_id"] for one in told["members"]} == {each.name for each in members}
-        wanted = {
-            queue["key"]: {(each, "owner") for each in queue["readers"]} for queue in told["queues"]
-        }
-        assert max(map(len, wanted.values())) > 1, "a partition has several readers"
+        assert max(len(queue["readers"]) for queue in told["queues"]) > 1
+
+        def shows_readers(page: Page) -> bool:
+            """Whether the page has what the API tells: the assignment may still change."""
+            queues = read(address, path)["queues"]
+            wanted = {each["key"]: {(one, "owner") for one in each["readers"]} for each in queues}
+            return shows(page, wanted)
+
         for theme, width in LOOKS:
             with opened(browser, cluster.console, width, theme=theme) as (page, _):
                 page.goto(f"{cluster.console}/#/{path}/live")
-                until(partial(shows, page, wanted), wanted)
+                until(partial(shows_readers, page), path)
                 check_looks(page, axe)
                 assert "2 queues shared by 3 members." in page.inner_text(".banner")
                 assert "together with the others" in page.inner_text(".legend")
         with opened(browser, cluster.console) as (page, _):
             page.goto(f"{cluster.console}/#/{path}/live")
-            until(partial(shows, page, wanted))
+            until(partial(shows_readers, page), path)
             members[0].leave()
             page.wait_for_selector(".lines li:has-text('one left')", timeout=60_000)
             page.keyboard.press("3")  # the lag, with the start offsets
