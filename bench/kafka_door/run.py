@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import subprocess
+import re
 import sys
 import tempfile
 import time
@@ -99,11 +100,16 @@ def measure(server: servers.KafkaServer, size: Size, round_number: int) -> dict[
     return cells
 
 
+def folder_of(folder: Path, kind: str) -> Path:
+    """A server's folder: Apache Kafka's `log.dirs` is a list separated by commas."""
+    return folder / re.sub(r"\W+", "-", kind)
+
+
 def run(size: Size, kinds: Kinds, folder: Path) -> Figures:
     startups: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(size.startups - 1):
         for kind, start in kinds.items():
-            server = start(folder / f"startup-{kind}-{number}")
+            server = start(folder_of(folder, f"startup-{kind}-{number}"))
             startups[kind].append(server.startup_s)
             server.stop()
     running: dict[str, servers.KafkaServer] = {}
@@ -112,7 +118,7 @@ def run(size: Size, kinds: Kinds, folder: Path) -> Figures:
     rebalances: dict[str, dict[str, Figures]] = {}
     try:
         for kind, start in kinds.items():
-            running[kind] = start(folder / kind)
+            running[kind] = start(folder_of(folder, kind))
             startups[kind].append(running[kind].startup_s)
             time.sleep(1)
             memory[kind] = {"idle": running[kind].memory()}
