@@ -10,8 +10,8 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import re
+import subprocess
 import sys
 import tempfile
 import time
