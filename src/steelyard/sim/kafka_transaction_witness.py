@@ -212,15 +212,19 @@ class KafkaTransactionWitness:
 
         `partitions`: of the topic.
         """
-        for name, owed in (self._owed or {}).items():
-            if owed and self.is_wanted(name):
-                return f"{name} has written nothing since the faults"
         return (
             self.view.not_read(partitions)
+            or self._not_going_on()
             or self._not_whole()
             or self._lost()
             or self._not_processed_once()
         )
+
+    def _not_going_on(self) -> str | None:
+        for name, owed in (self._owed or {}).items():
+            if owed and self.is_wanted(name):
+                return f"{name} has written nothing since the faults"
+        return None
 
     def _not_whole(self) -> str | None:
         for each in self._transactions:
@@ -241,7 +245,8 @@ class KafkaTransactionWitness:
     def _not_processed_once(self) -> str | None:
         spans: dict[str, list[Span]] = {each.transactional_id: [] for each in self._transactions}
         for each in self._transactions:
-            if each.span is not None and each.values[0] in self.view.places:
+            is_there = any(value in self.view.places for value in each.values)
+            if each.span is not None and is_there:
                 spans[each.transactional_id].append(each.span)
         for group, found in spans.items():
             end = 0

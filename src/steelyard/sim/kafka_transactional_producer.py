@@ -57,6 +57,8 @@ WITHOUT_OFFSETS_OF_100 = 20
 ABORTED_OF_100 = 20
 SLOW_OF_100 = 5
 """Transactions whose application takes so long that they may time out."""
+TURNS_MAX = 2
+"""How often one transaction writes to some partitions; it pauses after each time."""
 NUMBERS_MAX = 4
 """Most numbers that one transaction processes."""
 AFTER_ERROR_MS_MAX = 8_000
@@ -130,10 +132,7 @@ class TransactionalProducerNode(KafkaProducerNode):
             span = self._position, self._position + 1 + self.rng.randrange(NUMBERS_MAX)
         epoch = self.sending.epoch
         transaction = self.witness.begins(self.config.name, self._id, epoch, span)
-        partitions = self.some_partitions()
-        for partition in partitions:
-            self.add(partition, self._id, transaction)
-        is_well = yield from self._write(transaction, partitions)
+        is_well = yield from self._write(transaction)
         if self.rng.randrange(100) < SLOW_OF_100:
             yield Pause(self.rng.randrange(2 * self.config.transaction_timeout_ms))
         commit = is_well and self.rng.randrange(100) >= ABORTED_OF_100
@@ -143,14 +142,22 @@ class TransactionalProducerNode(KafkaProducerNode):
         if must_bump and not self.config.bumps:
             yield from self._initialize(self.sending.producer_id, self.sending.epoch)
 
-    def _write(self, transaction: Transaction, partitions: list[int]) -> Script[bool]:
+    def _write(self, transaction: Transaction) -> Script[bool]:
         """Write the records and the offset; return whether the transaction may be committed."""
-        if not self.config.bumps:
-            yield from self._add_partitions(partitions)
-        while not self.sending.is_empty:
-            error = yield from self.round()
-            if error or self.sending.expired(self.now):
-                return False
+        known: set[int] = set()
+        for _ in range(1 + self.rng.randrange(TURNS_MAX)):
+            partitions = self.some_partitions()
+            new = [each for each in partitions if each not in known]
+            if new and not self.config.bumps:
+                yield from self._add_partitions(new)
+            known.update(new)
+            for partition in partitions:
+                self.add(partition, self._id, transaction)
+            while not self.sending.is_empty:
+                error = yield from self.round()
+                if error or self.sending.expired(self.now):
+                    return False
+            yield Pause(self.rng.randrange(self.config.pause_ms_max))
         if transaction.span is None:
             return True
         if not self.config.bumps:

@@ -83,6 +83,9 @@ STREAMS_SHARE = 0.2
 PRODUCERS_SHARE = 0.25
 """Of the seeds with Kafka listeners, and without rotten tables, have Kafka producers."""
 
+PRODUCERS_QUOTA = 50
+"""By how much the quota of consumers is higher then: one of them reads all that is written."""
+
 ACCOUNTS_SHARE = 0.2
 """Of the seeds have accounts: all requests are signed."""
 
@@ -356,6 +359,7 @@ def _with_kafka_producers(scenario: Scenario, until_ms: int) -> Scenario:
     ]
     return replace(
         scenario,
+        kafka_byte_rate=PRODUCERS_QUOTA * scenario.kafka_byte_rate,
         kafka_producers=producers,
         kafka_transactional=transactional,
         kafka_transactional_ids=rng.choice((1, 2, 3)),
