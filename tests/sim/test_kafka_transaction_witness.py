@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steelyard.sim.kafka_committed_view import End
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness, Span, Transaction
+from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
+from steelyard.sim.kafka_written import Span, Transaction
 from steelyard.sim.world import Violation
 
 ID = "application"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from steelyard.sim.kafka_written import Written
 from steelyard.sim.world import Violation
-
-if TYPE_CHECKING:
-    from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
 
 
 class End(NamedTuple):
@@ -21,10 +20,13 @@ class CommittedView:
     """One reading of the topic, from the first offset on. Raises Violation."""
 
     def __init__(
-        self, witness: KafkaTransactionWitness, former: CommittedView | None = None
+        self, written: Mapping[bytes, Written], former: CommittedView | None = None
     ) -> None:
-        """`former`: of the reading before, which must have had the same records."""
-        self._witness = witness
+        """`written`: all records, by value.
+
+        `former`: of the reading before, which must have had the same records.
+        """
+        self._written = written
         self._former = former
         self.places: dict[bytes, tuple[int, int]] = {}
         """The partition and offset of each record."""
@@ -37,13 +39,13 @@ class CommittedView:
     def read(self, partition: int, offset: int, value: bytes) -> None:
         """Check a record that readers of committed records get."""
         where = f"offset {offset} of partition {partition}"
-        written = self._witness.written(value)
+        written = self._written.get(value)
         if written is None or written.partition != partition:
             raise Violation(f"{where} has {value!r}, which nobody has written there")
         if value in self.places:
             raise Violation(f"{where} has {value!r}, which is at {self.places[value]} as well")
         transaction = written.transaction
-        if transaction is not None and not self._witness.may_be_read(transaction):
+        if transaction is not None and not transaction.may_be_read:
             how = "aborted" if transaction.outcome is False else "not committed"
             raise Violation(f"{where} has {value!r}, whose transaction is {how}")
         source = partition, written.source

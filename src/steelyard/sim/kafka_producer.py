@@ -14,7 +14,8 @@ from random import Random
 from steelyard.nodes.seam import Address
 from steelyard.sim.kafka_script import AGAIN_MS, Ask, Pause, Script, ScriptedNode
 from steelyard.sim.kafka_sending import Batch, Sending
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness, Transaction
+from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
+from steelyard.sim.kafka_written import Transaction
 from steelyard.sim.world import Violation
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import PRODUCE

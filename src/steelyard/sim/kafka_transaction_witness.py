@@ -24,43 +24,13 @@ When everything has healed (`incomplete`):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from steelyard.sim.kafka_committed_view import CommittedView
+from steelyard.sim.kafka_written import Span, Transaction, Written
 from steelyard.sim.world import Violation
 
 LAST_COMMITS = 2
 """How much each producer must achieve after the faults."""
-
-Span = tuple[int, int]
-"""What a transaction processes: from this offset on, up to but without this one."""
-
-
-@dataclass(slots=True, eq=False)
-class Transaction:
-    """A transaction as its producer knows it."""
-
-    name: str
-    """Of the producer."""
-    transactional_id: str
-    epoch: int
-    span: Span | None
-    """None: it commits no offsets."""
-    values: list[bytes] = field(default_factory=list)
-    asks_commit: bool = False
-    """Whether its producer has asked to commit it."""
-    outcome: bool | None = None
-    """Whether it was committed, as its producer was answered; None: not answered."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Written:
-    """A record. `source`: whose records are in order; `rank`: its place among them."""
-
-    partition: int
-    source: str
-    rank: tuple[int, int]
-    transaction: Transaction | None
 
 
 class KafkaTransactionWitness:
@@ -84,7 +54,7 @@ class KafkaTransactionWitness:
         """By group, the highest offset that was read."""
         self._stable: dict[str, int] = {}
         """By group, the latest offset that was read as a stable one."""
-        self.view = CommittedView(self)
+        self.view = CommittedView(self._written)
         """What the reader has read; of its latest run."""
         self.fenced = 0
 
@@ -129,9 +99,6 @@ class KafkaTransactionWitness:
             transaction.values.append(value)
         return value
 
-    def written(self, value: bytes) -> Written | None:
-        return self._written.get(value)
-
     def acknowledged(self, values: Iterable[bytes], *, was_replaced: bool = False) -> None:
         """Note that a batch was acknowledged."""
         for value in values:
@@ -149,7 +116,7 @@ class KafkaTransactionWitness:
 
     def reads_anew(self) -> None:
         """Note that a reader begins at the first offsets; it must read what was read before."""
-        self.view = CommittedView(self, self.view)
+        self.view = CommittedView(self._written, self.view)
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -179,9 +146,6 @@ class KafkaTransactionWitness:
             group, end = transaction.transactional_id, transaction.span[1]
             self._committed[group] = max(end, self._committed.get(group, 0))
 
-    def may_be_read(self, transaction: Transaction) -> bool:
-        return transaction.asks_commit and transaction.outcome is not False
-
     # -- offsets -----------------------------------------------------------------------------------
 
     def floor(self, group: str, *, stable: bool) -> int:
@@ -195,7 +159,7 @@ class KafkaTransactionWitness:
         ends = {
             each.span[1]
             for each in self._transactions
-            if each.transactional_id == group and each.span and self.may_be_read(each)
+            if each.transactional_id == group and each.span and each.may_be_read
         }
         if offset and offset not in ends:
             raise Violation(f"the {kind} of {group!r} is {offset}: no such commit was asked for")

@@ -27,7 +27,8 @@ from steelyard.sim.kafka_script import (
     Script,
 )
 from steelyard.sim.kafka_sending import RETRIABLE
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness, Transaction
+from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
+from steelyard.sim.kafka_written import Transaction
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
     TXN_OFFSET_COMMIT,
