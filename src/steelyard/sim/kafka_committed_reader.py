@@ -46,7 +46,7 @@ READ_COMMITTED = 1
 WAIT_MS = 300
 REST_MS_MAX = 300
 """Longest pause between two rounds of fetches."""
-PARTITION_BYTES = 8 * 1024
+PARTITION_BYTES = 32 * 1024
 """Of one partition in an answer; a batch that is larger comes whole."""
 
 
