@@ -113,8 +113,13 @@ def test_batches_whose_time_is_over_are_given_up() -> None:
     producing.sending.add(1, (b"elsewhere",), 5)
     assert producing.sending.has_sent
     assert not producing.sending.expired(DELIVERY_MS - 1)
+    assert not producing.sending.has_gap
     assert producing.sending.expired(DELIVERY_MS)
+    assert producing.sending.has_gap
     assert not producing.sending.has_sent
     producing.sending.renew(7, 1)
+    assert not producing.sending.has_gap
     assert [(each.partition, each.sequence) for each in producing.sent()] == [(0, 0), (1, 0)]
     assert producing.sent(only_sent=True) == producing.sent()
+    producing.sending.drop()
+    assert producing.sending.has_gap

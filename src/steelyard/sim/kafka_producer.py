@@ -68,18 +68,18 @@ class KafkaProducerNode(ScriptedNode):
     def life(self) -> Script[None]:
         yield from self._begin()
         source = f"{self.config.name} {self.config.run}"
-        must_bump = False
         while True:
+            must_bump = self.sending.has_gap
+            if must_bump and not self.sending.has_sent:
+                self.sending.renew(self.sending.producer_id, self.sending.epoch + 1)
+                must_bump = False
             if not must_bump and self.sending.is_empty and self.witness.wants(self.config.name):
                 for partition in self.some_partitions():
                     self.add(partition, source)
             error = yield from self.round(only_sent=must_bump)
             if error:
                 raise Violation(f"{source} is refused: {error.name}")
-            must_bump |= self.sending.expired(self.now)
-            if must_bump and not self.sending.has_sent:
-                self.sending.renew(self.sending.producer_id, self.sending.epoch + 1)
-                must_bump = False
+            self.sending.expired(self.now)
             if self.sending.is_empty:
                 yield Pause(self.rng.randrange(self.config.pause_ms_max))
 
@@ -126,7 +126,8 @@ class KafkaProducerNode(ScriptedNode):
             was_replaced = self.is_replaced()
             replies = yield asks
             for batches, reply in zip(sent, replies, strict=True):
-                failure = failure or self._took(batches, reply, was_replaced=was_replaced)
+                error = self._took(batches, reply, was_replaced=was_replaced)
+                failure = failure or error
         if not failure and sending.is_stale:
             sending.is_stale = False
             yield from self.refresh()

@@ -70,6 +70,8 @@ class Sending:
         self._queues: dict[int, deque[Batch]] = {}
         self.is_stale = False
         """Whether a leader has to be asked for."""
+        self.has_gap = False
+        """Whether a batch that was sent was given up: what follows it needs another epoch."""
 
     @property
     def is_empty(self) -> bool:
@@ -85,6 +87,7 @@ class Sending:
         assert not self.has_sent
         self.producer_id, self.epoch = producer_id, epoch
         self._next = {}
+        self.has_gap = False
 
     def add(self, partition: int, values: Iterable[bytes], now: int) -> None:
         batch = Batch(partition, tuple(values), now + DELIVERY_MS)
@@ -92,21 +95,23 @@ class Sending:
 
     def drop(self) -> None:
         """Give up all batches."""
+        self.has_gap |= self.has_sent
         self._queues = {}
 
     def expired(self, now: int) -> bool:
-        """Give up batches whose time is over; return whether one of them was sent.
+        """Give up batches whose time is over; return whether there were some.
 
-        What was sent after it to its partition is given up as well, because it cannot follow.
+        What was sent after one to its partition is given up as well, because it cannot follow.
         """
-        was_sent = False
+        found = False
         for partition, queue in list(self._queues.items()):
             if all(batch.expires_at > now for batch in queue):
                 continue
-            was_sent |= any(batch.sequence >= 0 for batch in queue)
+            found = True
+            self.has_gap |= any(batch.sequence >= 0 for batch in queue)
             left = deque(each for each in queue if each.sequence < 0 and each.expires_at > now)
             self._keep(partition, left)
-        return was_sent
+        return found
 
     def _keep(self, partition: int, queue: deque[Batch]) -> None:
         if queue:

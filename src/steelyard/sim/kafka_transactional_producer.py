@@ -137,8 +137,8 @@ class TransactionalProducerNode(KafkaProducerNode):
         if self.rng.randrange(100) < SLOW_OF_100:
             yield Pause(self.rng.randrange(2 * self.config.transaction_timeout_ms))
         commit = is_well and self.rng.randrange(100) >= ABORTED_OF_100
-        must_bump = self.sending.has_sent
         self.sending.drop()
+        must_bump = self.sending.has_gap
         yield from self._end(transaction, commit=commit)
         if must_bump and not self.config.bumps:
             yield from self._initialize(self.sending.producer_id, self.sending.epoch)
