@@ -12,6 +12,7 @@ from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario
 from steelyard.sim.swarm import draw, run_seeds, shrink
 
 SEEDS = range(1, 201)
+MANY_SEEDS = range(1_000)
 RUN = SEEDS[:15]
 """These are run here; `./dev seeds` runs others, drawn from the commit."""
 
@@ -123,6 +124,20 @@ def test_some_seeds_have_a_kafka_group_of_every_kind() -> None:
     assert {s.kafka_assignor for s in classic} == {"range", "cooperative-sticky", "sticky"}
     assert {s.kafka_assignor for s in consumer} == {"range", "uniform"}
     assert {s.is_planned for s in consumer if s.faults} == {True, False}
+
+
+def test_some_seeds_have_kafka_producers_of_every_kind() -> None:
+    scenarios = [draw(seed) for seed in MANY_SEEDS]
+    found = [scenario for scenario in scenarios if scenario.kafka_producers]
+    assert len(found) > len(MANY_SEEDS) // 20
+    assert all(scenario.has_kafka for scenario in found)
+    assert not any(fault.kind == "rot_table" for s in found for fault in s.faults)
+    assert {s.kafka_transactional for s in found} == {0, 1, 2, 3}
+    assert {s.kafka_producers > s.kafka_transactional for s in found} == {True, False}
+    assert {s.kafka_transaction_version for s in found} == {"1", "2", "both"}
+    assert {s.flush for s in found} == {"async", "sync"}
+    targets = {fault.target for s in found for fault in s.faults}
+    assert targets >= {"kafka-producer-0", "kafka-producer-1", "kafka-producer-2"}
 
 
 def test_shrinking_keeps_what_the_failure_needs() -> None:

@@ -35,6 +35,7 @@ from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.kafka_application import KafkaApplication, member_config
+from steelyard.sim.kafka_producing import PRODUCED_TOPIC, QUEUES, KafkaProducing
 from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
@@ -135,6 +136,10 @@ class SimCluster:
         self.streams = StreamsWitness(scenario.kafka_session_timeout_ms)
         self.streams.true_time = lambda who, at: self._streams_seat(who).host.clock.true_time(at)
         self.streams.is_alive = self._is_streams_alive
+        self.kafka_producers: list[Seat] = []
+        self.kafka_reader: Seat | None = None
+        self.producing = KafkaProducing(scenario, self._bootstrap)
+        self.producing.witness.is_wanted = self._is_producer_wanted
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self.table: CompactedTable | None = None
@@ -182,6 +187,11 @@ class SimCluster:
         return tuple(f"{seat.host.ip}:{NAMESERVER_PORT}" for seat in self.nameservers)
 
     @property
+    def _bootstrap(self) -> tuple[Address, ...]:
+        """Return the Kafka listeners of all brokers."""
+        return tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers)
+
+    @property
     def seats(self) -> list[Seat]:
         """All machines that faults may hit."""
         return [
@@ -191,6 +201,7 @@ class SimCluster:
             *self.members,
             *self.kafka_members,
             *self.streams_threads,
+            *self.kafka_producers,
         ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
@@ -216,6 +227,8 @@ class SimCluster:
             self._start_kafka_member(seat)
         elif seat in self.streams_threads:
             self._start_streams_thread(seat)
+        elif seat in self.kafka_producers:
+            self._start_kafka_producer(seat)
         elif seat in self.strangers:
             config = LIAR if self.strangers.index(seat) else None
             self._run(seat, 0, lambda now: AdminNode(config))
@@ -449,7 +462,7 @@ class SimCluster:
         config = StreamsMemberConfig(
             f"{seat.name} {seat.runs + 1}",
             f"process-{self.streams_threads.index(seat) // 2}",
-            tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers),
+            self._bootstrap,
             application_topology(self.topics[0]),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
@@ -472,6 +485,41 @@ class SimCluster:
         tasks = {"0": partitions, "1": REPARTITIONS}
         return self.streams.not_running(tasks, {"1"}, self.scenario.streams_standbys)
 
+    # -- Kafka producers ---------------------------------------------------------------------------
+
+    def add_kafka_producer(self) -> None:
+        """Start a new Kafka producer, on a machine of its own."""
+        number = len(self.kafka_producers)
+        seat = self._seat(f"kafka-producer-{number}", 121 + number)
+        self.kafka_producers.append(seat)
+        self._start_kafka_producer(seat)
+
+    def _start_kafka_producer(self, seat: Seat) -> None:
+        number, run = self.kafka_producers.index(seat), seat.runs + 1
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self.producing.producer(number, seat.name, run, rng))
+
+    def _is_producer_wanted(self, name: str) -> bool:
+        return next(seat for seat in self.kafka_producers if seat.name == name).wanted
+
+    def start_kafka_reader(self) -> None:
+        """Start the reader of what Kafka producers write, or start it anew."""
+        if self.kafka_reader is None:
+            self.kafka_reader = self._seat("kafka-reader", 131)
+        seat = self.kafka_reader
+        seat.process.die("it is to read all again")
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self.producing.reader(rng))
+
+    def create_produced_topic(self) -> None:
+        """Let the administrator create the topic of the Kafka producers."""
+        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        TopicAdministrator(
+            self.world, self.admin.process, [PRODUCED_TOPIC], addresses, QUEUES
+        ).create()
+
+    # -- observers of groups -----------------------------------------------------------------------
+
     def start_auditor(self) -> Process:
         """Start a consumer that requests the Kafka group's offsets without being a member."""
         seat = self._seat("auditor", 251)
@@ -479,8 +527,7 @@ class SimCluster:
         return seat.process
 
     def _run_kafka_consumer(self, seat: Seat) -> None:
-        bootstrap = tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers)
-        config = member_config(self.scenario, seat.name, bootstrap)
+        config = member_config(self.scenario, seat.name, self._bootstrap)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.kafka_consumer(config, rng))
 

@@ -295,8 +295,9 @@ class Fates:
 
     @property
     def _mortals(self) -> list[Seat]:
-        """Return the members of all groups, which may be killed."""
-        return [*self._members, *self._cluster.streams_threads]
+        """Return the members of all groups, and Kafka producers: they may be killed."""
+        cluster = self._cluster
+        return [*self._members, *cluster.streams_threads, *cluster.kafka_producers]
 
     def _kill_member(self, fault: Fault, seat: Seat) -> bool:
         if not self._may_go(fault, seat):
@@ -336,7 +337,12 @@ class Fates:
         if seat.name in self._flapping:
             return False
         cluster = self._cluster
-        groups = (cluster.members, cluster.kafka_members, cluster.streams_threads)
+        groups = (
+            cluster.members,
+            cluster.kafka_members,
+            cluster.streams_threads,
+            cluster.kafka_producers,
+        )
         (group,) = (group for group in groups if seat in group)
         stays = [s for s in group if s.wanted and s is not seat]
         return seat.wanted and (bool(stays) or (fault.kind != "leave" and fault.for_ms > 0))

@@ -70,7 +70,11 @@ class Judge:
         if busy:
             return f"the listener of {busy[0]} is at work"
         return (
-            self._ownership() or self._kafka_group() or self._streams() or self._unfinished()
+            self._ownership()
+            or self._kafka_group()
+            or self._streams()
+            or self._kafka_producers()
+            or self._unfinished()
         )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
@@ -193,6 +197,12 @@ class Judge:
         if not self._cluster.scenario.streams_threads:
             return None
         return self._cluster.streams_complaint(self._partitions[self._topics[0]])
+
+    def _kafka_producers(self) -> str | None:
+        """Return what is not well with what Kafka producers write, or None."""
+        if not self._cluster.scenario.kafka_producers:
+            return None
+        return self._cluster.producing.incomplete()
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)

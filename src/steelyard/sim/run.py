@@ -41,6 +41,10 @@ CALM_POLLS = 2
 """Number of consecutive successful checks required."""
 
 
+READ_AGAIN_MS = 60_000
+"""Time in which all that Kafka producers wrote is read again."""
+
+
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run. `failure` is None when every rule was kept."""
 
@@ -114,6 +118,7 @@ class _Show:
         while world.now < max(self._fates.healed_at, self._last_publish_at):
             world.run(max(self._fates.healed_at, self._last_publish_at))
         self._fates.heal()
+        self._cluster.producing.witness.heal()
         self._settle()
         self.judge.read_logs()
         self._cluster.check_tables()
@@ -121,6 +126,8 @@ class _Show:
         self.judge.stop_members()
         self._check_duplicates()
         self.judge.restart_brokers()
+        if self._scenario.kafka_producers:
+            self._read_again()
         for seat in self._cluster.seats:
             if seat.process.alive:
                 seat.process.check()
@@ -140,6 +147,11 @@ class _Show:
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
         for _ in range(self._scenario.streams_threads):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_streams_thread)
+        if self._scenario.kafka_producers:
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.create_produced_topic)
+            world.after(START_MS_MAX, cluster.start_kafka_reader)
+        for _ in range(self._scenario.kafka_producers):
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_producer)
         if self._scenario.accounts:
             world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
@@ -191,6 +203,15 @@ class _Show:
                     f"not well {self._scenario.settle_ms} ms after the faults: {complaint}"
                 )
 
+    def _read_again(self) -> None:
+        """Read what Kafka producers have written once more, from restarted brokers."""
+        self._cluster.start_kafka_reader()
+        deadline = self._world.now + READ_AGAIN_MS
+        while (complaint := self._cluster.producing.incomplete()) is not None:
+            if self._world.now > deadline:
+                raise Violation(f"not well after a restart of the brokers: {complaint}")
+            self._world.run(self._world.now + POLL_MS)
+
     def _check_duplicates(self) -> None:
         allowed, found = self._scenario.duplicates_max, self._witness.duplicates
         if 0 <= allowed < found:
@@ -236,6 +257,7 @@ class _Show:
             "kafka_deliveries": kafka.deliveries,
             "kafka_duplicates": kafka.duplicates,
             "kafka_commits": kafka.commits,
+            **self._cluster.producing.witness.counts(),
             "streams_moves": self._cluster.streams.moves,
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,

@@ -170,6 +170,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Members of a Kafka Streams group (KIP-1071), two to a process; 0: there is none."""
     streams_standbys: int = 0
     """Standbys of its tasks with state."""
+    kafka_producers: int = 0
+    """Kafka producers, which write to a topic of their own (`sim.kafka_producing`)."""
+    kafka_transactional: int = 0
+    """How many of them write in transactions; the others are idempotent."""
+    kafka_transactional_ids: int = 1
+    """Ids that those in transactions have; each replaces who has the same one."""
+    kafka_transaction_version: Literal["1", "2", "both"] = "2"
+    """What they know of transactions; 2: KIP-890."""
+    kafka_transaction_timeout_ms: int = 20_000
+    kafka_producer_pause_ms_max: int = 1_000
+    """Longest pause between two transactions of one."""
     table_keys: int = 0
     """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
     kafka_byte_rate: int = 0
@@ -188,7 +199,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def has_kafka(self) -> bool:
         """Return whether the brokers have Kafka listeners."""
-        return self.kafka_members > 0 or self.streams_threads > 0
+        clients = self.kafka_members, self.streams_threads, self.kafka_producers
+        return any(clients)
 
     @property
     def is_planned(self) -> bool:

@@ -17,22 +17,11 @@ from msgspec.structs import replace
 
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
-from steelyard.nodes.seam import (
-    Address,
-    Closed,
-    Due,
-    Effect,
-    Event,
-    Opened,
-    Received,
-    Refused,
-    SetTimer,
-    earliest,
-)
+from steelyard.nodes.seam import Address, Effect, Event, SetTimer, earliest
+from steelyard.sim.kafka_script import AGAIN_MS, ELSEWHERE, outcomes_of
 from steelyard.sim.streams_witness import StreamsWitness
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.frame import RawReply
 from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
@@ -51,8 +40,6 @@ from steelyard.wire.kafka.messages.streams_groups import (
 
 STREAMS_GROUP = "streams"
 TIMER = "streams"
-AGAIN_MS = 300
-"""Pause before the next attempt after one that failed."""
 REQUEST_TIMEOUT_MS = 5_000
 REBALANCE_TIMEOUT_MS = 60_000
 CHANGE_MS_MAX = 1_000
@@ -64,11 +51,6 @@ _NOBODY = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.GROUP_ID_NOT_FOUND,  # all its members had expired, and so did the group
-)
-_ELSEWHERE = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
 
@@ -139,21 +121,7 @@ class StreamsMemberNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        outcomes: list[Outcome[_Ask]] = []
-        match event:
-            case Opened():
-                self._calls.opened(event, now, effects)
-            case Refused():
-                outcomes = self._calls.refused(event, effects)
-            case Closed():
-                outcomes = self._calls.closed(event)
-            case Received(link, message):
-                assert isinstance(message, RawReply)
-                outcomes = self._calls.received(link, message, now, effects)
-            case Due():
-                outcomes = self._calls.expire(now, effects)
-            case _:
-                raise AssertionError(f"not expected here: {event!r}")
+        outcomes = outcomes_of(self._calls, event, now, effects)
         return self._settled(now, outcomes, effects)
 
     def _settled(
@@ -245,7 +213,7 @@ class StreamsMemberNode:
         if reply.error_code in _NOBODY:
             self._epoch, self._reported = 0, None
             self._take(TaskShare())
-        elif reply.error_code in _ELSEWHERE:
+        elif reply.error_code in ELSEWHERE:
             self._coordinator = self._reported = None
         elif reply.error_code:
             raise AssertionError(f"{who} is refused: {reply.error_message}")

@@ -80,6 +80,12 @@ PLANNED_SHARE = 0.15
 STREAMS_SHARE = 0.2
 """Of the seeds have a Kafka Streams group (KIP-1071)."""
 
+PRODUCERS_SHARE = 0.25
+"""Of the seeds with Kafka listeners, and without rotten tables, have Kafka producers."""
+
+PRODUCERS_QUOTA = 50
+"""By how much the quota of consumers is higher then: one of them reads all that is written."""
+
 ACCOUNTS_SHARE = 0.2
 """Of the seeds have accounts: all requests are signed."""
 
@@ -191,7 +197,8 @@ def draw(seed: int) -> Scenario:
     timers = Random(f"swarm {seed}, timers")
     if timers.random() < TIMERS_SHARE:
         scenario = replace(scenario, timers_of_100=timers.choice((5, 30, 100)))
-    return _with_streams(_with_kafka(scenario, until_ms), until_ms)
+    scenario = _with_streams(_with_kafka(scenario, until_ms), until_ms)
+    return _with_kafka_producers(scenario, until_ms)
 
 
 def _table_keys(seed: int) -> int:
@@ -322,6 +329,43 @@ def _with_streams(scenario: Scenario, until_ms: int) -> Scenario:
         create_topics=True,  # as for Kafka groups
         streams_threads=threads,
         streams_standbys=rng.choice((0, 1, 2)),
+        faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
+    )
+
+
+def _with_kafka_producers(scenario: Scenario, until_ms: int) -> Scenario:
+    """Some scenarios with Kafka producers besides, and some faults of their own."""
+    rng = Random(f"swarm {scenario.seed}, Kafka producers")
+    is_rotten = any(fault.kind == "rot_table" for fault in scenario.faults)
+    if not scenario.has_kafka or is_rotten or rng.random() >= PRODUCERS_SHARE:
+        return scenario
+    transactional, idempotent = rng.randrange(0, 4), rng.randrange(0, 3)
+    producers = max(1, transactional + idempotent)
+    kinds: tuple[FaultKind, ...] = (
+        "kill_member",
+        "kill_member",
+        "lose_member",
+        "stall",
+        "partition",
+    )
+    own = [
+        Fault(
+            kind=rng.choice(kinds),
+            at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
+            for_ms=rng.randrange(*rng.choice((_SHORT_MS, _LONG_MS))),
+            target=f"kafka-producer-{rng.randrange(producers)}",
+        )
+        for _ in range(0 if scenario.is_planned else rng.choice((0, 2, 4)))
+    ]
+    return replace(
+        scenario,
+        kafka_byte_rate=PRODUCERS_QUOTA * scenario.kafka_byte_rate,
+        kafka_producers=producers,
+        kafka_transactional=transactional,
+        kafka_transactional_ids=rng.choice((1, 2, 3)),
+        kafka_transaction_version=rng.choice(("1", "2", "both")),
+        kafka_transaction_timeout_ms=rng.choice((3_000, 10_000, 30_000)),
+        kafka_producer_pause_ms_max=rng.choice((300, 1_000, 3_000)),
         faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
     )
 
@@ -528,6 +572,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, members=scenario.members - 1)
     if scenario.kafka_members > 0:
         yield replace(scenario, kafka_members=scenario.kafka_members - 1)
+    if scenario.kafka_producers > 0:
+        yield replace(scenario, kafka_producers=scenario.kafka_producers - 1)
+    if scenario.kafka_transactional > 0:
+        yield replace(scenario, kafka_transactional=scenario.kafka_transactional - 1)
     if scenario.brokers > 1:
         yield replace(scenario, brokers=scenario.brokers - 1)
     if scenario.queues > 1:
