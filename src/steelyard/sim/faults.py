@@ -290,8 +290,9 @@ class Fates:
 
     @property
     def _members(self) -> list[Seat]:
-        """Return the members of both groups."""
-        return [*self._cluster.members, *self._cluster.kafka_members]
+        """Return the members of groups that may leave."""
+        cluster = self._cluster
+        return [*cluster.members, *cluster.kafka_members, *cluster.share_members]
 
     @property
     def _mortals(self) -> list[Seat]:
@@ -336,7 +337,12 @@ class Fates:
         if seat.name in self._flapping:
             return False
         cluster = self._cluster
-        groups = (cluster.members, cluster.kafka_members, cluster.streams_threads)
+        groups = (
+            cluster.members,
+            cluster.kafka_members,
+            cluster.streams_threads,
+            cluster.share_members,
+        )
         (group,) = (group for group in groups if seat in group)
         stays = [s for s in group if s.wanted and s is not seat]
         return seat.wanted and (bool(stays) or (fault.kind != "leave" and fault.for_ms > 0))
@@ -344,6 +350,8 @@ class Fates:
     def _join(self, fault: Fault) -> bool:
         if fault.target == "kafka":
             self._cluster.add_kafka_member()
+        elif fault.target == "share":
+            self._cluster.add_share_member()
         else:
             self._cluster.add_member()
         return True

@@ -70,12 +70,20 @@ class Judge:
         if busy:
             return f"the listener of {busy[0]} is at work"
         return (
-            self._ownership() or self._kafka_group() or self._streams() or self._unfinished()
+            self._ownership()
+            or self._kafka_group()
+            or self._streams()
+            or self._share_group()
+            or self._unfinished()
         )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
         if self._cluster.kafka_members:
             unfinished = self._kafka.unfinished()
+            if unfinished is not None:
+                return unfinished
+        if self._cluster.share_members:
+            unfinished = self._cluster.shares.unfinished()
             if unfinished is not None:
                 return unfinished
         for queue, end in self._logs():
@@ -194,6 +202,11 @@ class Judge:
             return None
         return self._cluster.streams_complaint(self._partitions[self._topics[0]])
 
+    def _share_group(self) -> str | None:
+        """Return which partition no member of the share group has, or None."""
+        partitions = {topic: self._partitions[topic] for topic in self._topics}
+        return self._cluster.share_complaint(partitions)
+
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)
         self._cluster.admin.process.ask(invoke, partial(self._replies.__setitem__, key))
@@ -283,7 +296,7 @@ class Judge:
         """
         ends = [(queue, end) for queue, end in self._logs() if end]
         cluster = self._cluster
-        members = [*cluster.members, *cluster.kafka_members]
+        members = [*cluster.members, *cluster.kafka_members, *cluster.share_members]
         self._stop(members, cluster.stop_member)
         self._world.run(self._world.now + 1_000)
         for queue, end in ends:

@@ -43,6 +43,20 @@ class Seen(NamedTuple):
     value: bytes
 
 
+def message_in(record: Seen, witness: Witness) -> int:
+    """Return the number of the message in a record. Raises Violation unless it was sent so."""
+    where = f"{record.partition} offset {record.offset}"
+    number = number_of(record.value)
+    sent = witness.messages.get(number)
+    if sent is None:
+        raise Violation(f"{where}: message {number} was never sent")
+    if number in witness.withheld:
+        raise Violation(f"{where}: message {number} was not committed")
+    if (sent.topic, sent.body) != (record.partition.topic, record.value):
+        raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
+    return number
+
+
 class _Run:
     """One run of a member."""
 
@@ -175,9 +189,8 @@ class KafkaWitness:
         """Check the records returned by a poll."""
         for record in records:
             self._follows(who, record)
-            self._as_sent(record)
+            number = message_in(record, self._witness)
             position = (record.partition, record.offset)
-            number = number_of(record.value)
             if position in self._numbers:
                 self.duplicates += 1
                 self.first_duplicate = self.first_duplicate or position
@@ -211,17 +224,6 @@ class KafkaWitness:
         if partition in self._runs[who].anew | self._witness.damage.kafka_offsets_lost:
             offered.add(0)
         return any(each <= offset <= self.past_damage(partition, each) for each in offered)
-
-    def _as_sent(self, record: Seen) -> None:
-        where = f"{record.partition} offset {record.offset}"
-        number = number_of(record.value)
-        sent = self._witness.messages.get(number)
-        if sent is None:
-            raise Violation(f"{where}: message {number} was never sent")
-        if number in self._witness.withheld:
-            raise Violation(f"{where}: message {number} was not committed")
-        if (sent.topic, sent.body) != (record.partition.topic, record.value):
-            raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
 
     def done(self, records: Iterable[Seen]) -> None:
         """Note that an application has processed these."""

@@ -140,6 +140,8 @@ class _Show:
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
         for _ in range(self._scenario.streams_threads):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_streams_thread)
+        for _ in range(self._scenario.share_members):
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_share_member)
         if self._scenario.accounts:
             world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
@@ -237,6 +239,7 @@ class _Show:
             "kafka_duplicates": kafka.duplicates,
             "kafka_commits": kafka.commits,
             "streams_moves": self._cluster.streams.moves,
+            **self._cluster.shares.counts(),
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),

@@ -170,6 +170,20 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Members of a Kafka Streams group (KIP-1071), two to a process; 0: there is none."""
     streams_standbys: int = 0
     """Standbys of its tasks with state."""
+    share_members: int = 0
+    """Of a share group (KIP-932) that reads the same topics from the beginning."""
+    share_lock_ms: int = 30_000
+    """For which a member has the records that it was given."""
+    share_deliveries_max: int = 5
+    """Of one record."""
+    share_fetch_records: int = 500
+    """Most records of one fetch; below 10 it gets no more than that (KIP-1206)."""
+    share_release_of_100: int = 0
+    """Records that are released after they were processed."""
+    share_slow_of_100: int = 0
+    """Answers whose records take up to a hundred times as long."""
+    share_renewals: bool = False
+    """Members renew the locks of what they process, after a third of their time."""
     table_keys: int = 0
     """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
     kafka_byte_rate: int = 0
@@ -188,7 +202,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def has_kafka(self) -> bool:
         """Return whether the brokers have Kafka listeners."""
-        return self.kafka_members > 0 or self.streams_threads > 0
+        return self.kafka_members + self.streams_threads + self.share_members > 0
 
     @property
     def is_planned(self) -> bool:
