@@ -7,7 +7,8 @@ import pytest
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT, RELEASE, RENEW
 from steelyard.sim.checkers import Witness
 from steelyard.sim.kafka_witness import Seen
-from steelyard.sim.share_witness import SLACK_MS, ShareWitness, Who
+from steelyard.sim.share_fates import Who
+from steelyard.sim.share_witness import SLACK_MS, ShareWitness
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue, TopicPartition
 
@@ -174,8 +175,8 @@ def test_who_has_lost_a_record_finishes_nothing() -> None:
 def test_it_may_have_got_it_again_in_an_answer_that_was_lost() -> None:
     scene = Scene()
     scene.get(SECOND, 2, 4_100)
-    scene.seen.fetches(FIRST.name, FIRST.leader)
-    scene.seen.fetched(FIRST.name, FIRST.leader, heard=False)
+    scene.seen.unseen.fetches(FIRST.name, FIRST.leader)
+    scene.seen.unseen.fetched(FIRST.name, FIRST.leader, heard=False)
     scene.say(FIRST, ACCEPT, 8_000)
 
 
@@ -266,10 +267,10 @@ def test_answers_that_nobody_got_may_have_been_the_others() -> None:
     scene = Scene()
     scene.say(FIRST, RELEASE, 2_000)
     for heard in (True, False, False, False):
-        scene.seen.fetches(FIRST.name, FIRST.leader)
-        scene.seen.fetched(FIRST.name, FIRST.leader, heard=heard)
+        scene.seen.unseen.fetches(FIRST.name, FIRST.leader)
+        scene.seen.unseen.fetched(FIRST.name, FIRST.leader, heard=heard)
     assert scene.seen.unfinished() is not None
-    scene.seen.fetches(SECOND.name, SECOND.leader)
+    scene.seen.unseen.fetches(SECOND.name, SECOND.leader)
     assert scene.seen.unfinished() is not None  # it waits for its answer
     scene.seen.is_alive = lambda name: name == FIRST.name
     assert scene.seen.unfinished() is None

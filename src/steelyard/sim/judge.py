@@ -21,6 +21,7 @@ from steelyard.sim.kafka_judge import (
     not_one_group,
     not_shared_out,
 )
+from steelyard.sim.kafka_witness import compare_queues
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.remoting import fastjson, headers
@@ -272,6 +273,7 @@ class Judge:
             if position not in found:
                 raise Violation(f"acknowledged message {number} is not in its log: {position}")
         self._kafka.compare(found)
+        compare_queues(self._cluster.shares.numbers, found)
 
     def _past_damage(self, queue: MessageQueue, offset: int) -> int:
         while (queue, offset) in self._witness.damage.given_up:

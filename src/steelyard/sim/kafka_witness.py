@@ -290,29 +290,38 @@ class KafkaWitness:
         return None
 
     def compare(self, logs: Mapping[tuple[MessageQueue, int], int]) -> None:
-        """Check that every partition read is one queue, with the same messages at the same offsets.
+        """Check what was read against the brokers' logs: `compare_queues`."""
+        compare_queues(self._numbers, logs)
 
-        `logs`: the number of each message in the brokers' logs.
-        """
-        queues = sorted({queue for queue, _ in logs})
-        read: dict[TopicPartition, dict[int, int]] = {partition: {} for partition in self._ends}
-        for (partition, at), number in self._numbers.items():
-            read[partition][at] = number
-        may_be = {
-            partition: [
-                queue
-                for queue in queues
-                if queue.topic == partition.topic
-                and all(logs.get((queue, at)) == number for at, number in numbers.items())
-            ]
-            for partition, numbers in sorted(read.items())
-        }
-        taken: dict[MessageQueue, TopicPartition] = {}
-        for partition, found in may_be.items():
-            if not found:
-                raise Violation(f"what was read of {partition} is in no queue's log")
-            if not _place(partition, may_be, taken, set()):
-                raise Violation(f"{partition} and {taken[found[0]]} are both {found[0]}")
+
+def compare_queues(
+    numbers: Mapping[tuple[TopicPartition, int], int],
+    logs: Mapping[tuple[MessageQueue, int], int],
+) -> None:
+    """Check that every partition read is one queue, with the same messages at the same offsets.
+
+    `numbers`: of the messages that were read; `logs`: of those in the brokers' logs. Raises
+    Violation.
+    """
+    queues = sorted({queue for queue, _ in logs})
+    read: dict[TopicPartition, dict[int, int]] = {}
+    for (partition, at), number in numbers.items():
+        read.setdefault(partition, {})[at] = number
+    may_be = {
+        partition: [
+            queue
+            for queue in queues
+            if queue.topic == partition.topic
+            and all(logs.get((queue, at)) == number for at, number in found.items())
+        ]
+        for partition, found in sorted(read.items())
+    }
+    taken: dict[MessageQueue, TopicPartition] = {}
+    for partition, found in may_be.items():
+        if not found:
+            raise Violation(f"what was read of {partition} is in no queue's log")
+        if not _place(partition, may_be, taken, set()):
+            raise Violation(f"{partition} and {taken[found[0]]} are both {found[0]}")
 
 
 def _place(

@@ -9,7 +9,6 @@ ShareConsumeRequestManager.java.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from steelyard.errors import SteelyardError
@@ -17,8 +16,17 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_E
 from steelyard.nodes.broker.kafka.shares.share_partition import RENEW
 from steelyard.nodes.calls.kafka import Lane
 from steelyard.nodes.seam import Address, Effect, Link
-from steelyard.sim.share_session import Exchange, Kinds, Place, ShareHabits, ShareSession, forgotten
-from steelyard.sim.share_witness import ShareWitness, Who
+from steelyard.sim.share_fates import Who
+from steelyard.sim.share_session import (
+    Exchange,
+    FetchLimits,
+    Kinds,
+    Place,
+    ShareHabits,
+    ShareSession,
+    forgotten,
+)
+from steelyard.sim.share_witness import ShareWitness
 from steelyard.sim.world import Violation
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -44,15 +52,6 @@ PROBE_EVERY = 40
 """One request in this many has an epoch that its session does not have."""
 
 _NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """What one fetch gets. `by_record`: no more than that many records (KIP-1206)."""
-
-    records: int = 500
-    batch_size: int = 500
-    by_record: bool = False
 
 
 class Call(Protocol):
@@ -194,7 +193,7 @@ class ShareLeaders:
     def _fetch(self, session: ShareSession, kinds: Kinds, now: int, effects: list[Effect]) -> None:
         exchange = self._begin(session, kinds, now, session.epoch)
         exchange.is_fetch, exchange.named = True, dict(session.wanted)
-        self._witness.fetches(self._name, session.leader)
+        self._witness.unseen.fetches(self._name, session.leader)
         added = [place for place in session.wanted if place not in session.named]
         self._send_fetch(
             exchange,
@@ -206,7 +205,7 @@ class ShareLeaders:
                 1,
                 FETCH_BYTES_MAX,
                 self._limits.records,
-                self._limits.batch_size,
+                self._limits.records,
                 int(self._limits.by_record),
                 topics=session.topics(kinds, self._ids, added),
                 forgotten_topics_data=forgotten(
@@ -260,7 +259,7 @@ class ShareLeaders:
         session.exchange = None
         if exchange.is_fetch:
             heard = not isinstance(reply, SteelyardError)
-            self._witness.fetched(self._name, session.leader, heard=heard)
+            self._witness.unseen.fetched(self._name, session.leader, heard=heard)
         if isinstance(reply, SteelyardError):
             self._refused(exchange, None)
             session.lost += 1

@@ -33,8 +33,8 @@ from steelyard.nodes.seam import (
     earliest,
 )
 from steelyard.sim.scenario import Scenario
-from steelyard.sim.share_leaders import SHARE_GROUP, FetchLimits, ShareLeaders
-from steelyard.sim.share_session import Exchange, Place, ShareHabits
+from steelyard.sim.share_leaders import SHARE_GROUP, ShareLeaders
+from steelyard.sim.share_session import Exchange, FetchLimits, Place, ShareHabits
 from steelyard.sim.share_witness import ShareWitness
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
@@ -107,7 +107,7 @@ def habits_of(scenario: Scenario) -> ShareHabits:
 def limits_of(scenario: Scenario) -> FetchLimits:
     """Return what one fetch gets."""
     records = scenario.share_fetch_records
-    return FetchLimits(records, records, by_record=records < BY_RECORD)
+    return FetchLimits(records, by_record=records < BY_RECORD)
 
 
 class StopSharing(msgspec.Struct, frozen=True):

@@ -75,6 +75,14 @@ class ShareHabits:
         return ACCEPT
 
 
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one fetch gets. `by_record`: no more than that many records (KIP-1206)."""
+
+    records: int
+    by_record: bool
+
+
 @dataclass(slots=True)
 class _Held:
     """A record that the application has. `renew_at`: None if it renews no lock."""

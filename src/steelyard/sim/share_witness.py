@@ -13,78 +13,27 @@ Safety:
 - nobody is expelled who was heard within its session.
 
 Liveness, asked after the faults: whatever was acknowledged to its producer, and whatever came once,
-is accepted, rejected, or was delivered as often as is allowed. Deliveries in answers that nobody
-got are not seen; each request without an answer may have been one. And members have each partition.
+is accepted, rejected, or was delivered as often as is allowed, perhaps in answers that nobody got
+(`unseen`). And members have each partition.
 
 Where disks fill up or lose power (not `is_sure`), counts say less: `docs/LIMITS.md`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT, RENEW
-from steelyard.nodes.seam import Address, Link
+from steelyard.nodes.seam import Address
 from steelyard.sim.checkers import Witness
 from steelyard.sim.kafka_witness import Seen, message_in
+from steelyard.sim.share_fates import FINAL, Delivery, Fate, Final, UnseenAnswers, Who
 from steelyard.sim.world import Violation
 from steelyard.types import TopicPartition
 
 SLACK_MS = 200
 """Difference of two clocks over the longest lock or session, and rounding."""
-
-FINAL = (ACCEPT, REJECT)
-"""Acknowledgements after which a record does not come again."""
-
-
-class Who(NamedTuple):
-    """A run of a member, and the leader whose records it has, on one connection to it."""
-
-    name: str
-    leader: Address
-    link: Link
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One delivery of a record, in true time.
-
-    It was acquired between `sent_at` and `received_at`; `run`: of the broker, at `sent_at`.
-    """
-
-    who: Who
-    count: int
-    sent_at: int
-    received_at: int
-    run: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Final:
-    """The answer to an acceptance or rejection. `is_exact`: `count` is that of the acquisition."""
-
-    count: int
-    answered_at: int
-    is_exact: bool
-
-
-class _Fate:
-    """What became of a record."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.told: Delivery | None = None
-        """The delivery with the highest count."""
-        self.hold: Delivery | None = None
-        """The delivery to the member that has it, if that is known and it may have it still."""
-        self.ending: dict[str, Delivery] = {}
-        """By member: what it had when it sent an acknowledgement that is not answered yet."""
-        self.final: _Final | None = None
-        self.maybe = 0
-        """Acceptances and rejections without an answer so far, or for ever."""
 
 
 class ShareWitness:
@@ -111,13 +60,10 @@ class ShareWitness:
         self.is_alive: Callable[[str], bool] = lambda name: True
         self.run_of: Callable[[Address], int] = lambda leader: 0
         """How often a broker was started."""
-        self._fates: dict[tuple[TopicPartition, int], _Fate] = {}
+        self._fates: dict[tuple[TopicPartition, int], Fate] = {}
         self._suspicions: dict[Who, list[tuple[int, str]]] = {}
         """Broken rules, if a member is answered that asked after that time."""
-        self._asked: Counter[tuple[str, Address]] = Counter()
-        """Fetches without an answer so far."""
-        self._unheard: Counter[tuple[str, Address]] = Counter()
-        """Fetches whose answer never came."""
+        self.unseen = UnseenAnswers(self._is_member_alive)
         self._heard_at: dict[str, int] = {}
         self._assigned: dict[str, frozenset[TopicPartition]] = {}
         self.deliveries = 0
@@ -129,16 +75,10 @@ class ShareWitness:
         """Records whose acknowledgement was refused."""
         self.renewed = 0
 
+    def _is_member_alive(self, name: str) -> bool:
+        return self.is_alive(name)
+
     # -- fetches -----------------------------------------------------------------------------------
-
-    def fetches(self, name: str, leader: Address) -> None:
-        """Note that a member fetches, or may get records otherwise."""
-        self._asked[name, leader] += 1
-
-    def fetched(self, name: str, leader: Address, *, heard: bool) -> None:
-        """Note the end of a fetch. `heard`: it was answered."""
-        self._asked[name, leader] -= 1
-        self._unheard[name, leader] += not heard
 
     def answered(self, who: Who, sent_at: int) -> None:
         """Note that a request of that time was answered: the connection had been there all along.
@@ -158,12 +98,12 @@ class ShareWitness:
         for record, count in records:
             number = message_in(record, self._witness)
             where = record.partition, record.offset
-            fate = self._fates.setdefault(where, _Fate(number))
+            fate = self._fates.setdefault(where, Fate(number))
             if fate.number != number:
                 raise Violation(f"{where} held message {fate.number}, now {number}")
             self._check_one(where, fate, Delivery(who, count, sent_at, now, run))
 
-    def _check_one(self, where: tuple[TopicPartition, int], fate: _Fate, new: Delivery) -> None:
+    def _check_one(self, where: tuple[TopicPartition, int], fate: Fate, new: Delivery) -> None:
         name, count, final = new.who.name, new.count, fate.final
         if not 1 <= count <= self._deliveries_max:
             raise Violation(f"{name} gets {where} for the {count}th time")
@@ -191,7 +131,7 @@ class ShareWitness:
                 f" after {told.who.name} for the {told.count}th"
             )
 
-    def _check_holder(self, where: tuple[TopicPartition, int], fate: _Fate, new: Delivery) -> None:
+    def _check_holder(self, where: tuple[TopicPartition, int], fate: Fate, new: Delivery) -> None:
         """Compare with the delivery to whoever has the record, and note who has it now."""
         old = fate.hold
         if old is None:
@@ -246,7 +186,7 @@ class ShareWitness:
     ) -> None:
         """Check acknowledgements that were answered well. `counts`: of deliveries, by offset."""
         sent_at, now = self.true_time(who.name, sent_at), self.true_time(who.name, now)
-        is_exact = not self._unheard[who.name, who.leader]
+        is_exact = self.unseen.has_heard_all(who)
         last = max((at for at in kinds if self._is_open(partition, at)), default=-1)
         for offset, kind in kinds.items():
             where = partition, offset
@@ -272,7 +212,7 @@ class ShareWitness:
                 raise Violation(
                     f"{where} is finished by {who.name}, after {told.who.name} got it again"
                 )
-            fate.final = _Final(counts[offset], now, is_exact)
+            fate.final = Final(counts[offset], now, is_exact)
             self.accepted += kind == ACCEPT
             self.rejected += kind == REJECT
 
@@ -352,6 +292,11 @@ class ShareWitness:
             "share_renewed": self.renewed,
         }
 
+    @property
+    def numbers(self) -> Mapping[tuple[TopicPartition, int], int]:
+        """Return the number of each message that was delivered."""
+        return {where: fate.number for where, fate in self._fates.items()}
+
     # -- what the judge asks -----------------------------------------------------------------------
 
     def unfinished(self) -> str | None:
@@ -368,14 +313,14 @@ class ShareWitness:
             *sorted(self._witness.promised | self._witness.owed),
         ]
         missing = [number for number in owed if number not in had]
-        if missing and self._most_unseen() < self._deliveries_max:
+        if missing and self.unseen.most() < self._deliveries_max:
             return (
                 f"{len(missing)} acknowledged messages did not reach the share group, e.g."
                 f" {missing[0]}"
             )
         return None
 
-    def _is_over(self, where: tuple[TopicPartition, int], fate: _Fate) -> bool:
+    def _is_over(self, where: tuple[TopicPartition, int], fate: Fate) -> bool:
         told = fate.told
         assert told is not None
         if fate.final is not None or fate.number in self._witness.damage.lost:
@@ -386,20 +331,7 @@ class ShareWitness:
             return False
         if fate.maybe or self._witness.damage.passes(where[0].topic, where[1]):
             return True
-        return told.count + self._unseen(told.who.leader) >= self._deliveries_max
-
-    def _unseen(self, leader: Address) -> int:
-        """Return how often, at most, a record of a leader was delivered in an unheard answer."""
-        dead = sum(
-            count
-            for (name, at), count in self._asked.items()
-            if at == leader and not self.is_alive(name)
-        )
-        return dead + sum(count for (_, at), count in self._unheard.items() if at == leader)
-
-    def _most_unseen(self) -> int:
-        leaders = sorted({leader for _, leader in self._asked})
-        return max((self._unseen(leader) for leader in leaders), default=0)
+        return told.count + self.unseen.of(told.who.leader) >= self._deliveries_max
 
     def unassigned(self, partitions: Mapping[str, int], members: Sequence[str]) -> str | None:
         """Return None if these members fetch each partition; otherwise what is wrong.
