@@ -217,12 +217,14 @@ def test_a_record_is_what_was_sent() -> None:
 
 
 def test_nobody_is_expelled_who_was_heard() -> None:
-    scene = Scene()
-    scene.seen.heard(FIRST.name, 1_000)
-    scene.seen.expelled(FIRST.name, 1_000 + SESSION_MS)
-    scene.seen.heard(FIRST.name, 1_000)
+    seen = Scene().seen
+    seen.heard(FIRST.name, "broker:9092", 1_000)
+    seen.expelled(FIRST.name, "broker:9092", 1_000 + SESSION_MS)
+    seen.heard(FIRST.name, "broker:9092", 1_000)
+    seen.expelled(FIRST.name, "another:9092", 3_000)
+    seen.heard(FIRST.name, "broker:9092", 1_000)
     with pytest.raises(Violation, match="first 1 is expelled, it was heard 2000 ms ago"):
-        scene.seen.expelled(FIRST.name, 3_000)
+        seen.expelled(FIRST.name, "broker:9092", 3_000)
 
 
 def test_each_partition_has_a_member() -> None:

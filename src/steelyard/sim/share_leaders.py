@@ -8,8 +8,7 @@ ShareConsumeRequestManager.java.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from steelyard.errors import SteelyardError
 from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_EPOCH, next_epoch
@@ -54,18 +53,8 @@ PROBE_EVERY = 40
 _NO_SESSION = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
 
 
-class Call(Protocol):
-    """Sends a request; `ShareLeaders.exchanged` gets its outcome."""
-
-    def __call__(
-        self,
-        lane: Lane,
-        api: Api,
-        message: ApiMessage,
-        purpose: Exchange,
-        now: int,
-        effects: list[Effect],
-    ) -> None: ...
+Call = Callable[[Lane, Api, ApiMessage, Exchange, int, list[Effect]], None]
+"""Sends a request; `ShareLeaders.exchanged` gets its outcome."""
 
 
 class ShareLeaders:
@@ -171,8 +160,7 @@ class ShareLeaders:
             return
         kinds = session.due(now)
         fetches = session.size < RECORDS_MAX and bool(session.wanted or session.named)
-        renews = any(kind == RENEW for offsets in kinds.values() for kind in offsets.values())
-        if kinds and (renews or not fetches or self._rng.random() < 0.5):
+        if kinds and (_renews(kinds) or not fetches or self._rng.random() < 0.5):
             self._acknowledge(session, kinds, now, effects)
         elif fetches:
             self._fetch(session, kinds, now, effects)
@@ -243,9 +231,8 @@ class ShareLeaders:
         if self._is_stopping:
             self._witness.closes(Who(self._name, session.leader, session.link))
         exchange.named = session.named
-        renews = any(kind == RENEW for offsets in kinds.values() for kind in offsets.values())
         topics = session.topics(kinds, self._ids, ())
-        message = ShareAcknowledgeRequest(SHARE_GROUP, self._name, epoch, renews, topics)
+        message = ShareAcknowledgeRequest(SHARE_GROUP, self._name, epoch, _renews(kinds), topics)
         lane = Lane(session.leader, "share")
         self._call(lane, SHARE_ACKNOWLEDGE, message, exchange, now, effects)
 
@@ -354,3 +341,7 @@ class ShareLeaders:
     def check(self) -> None:
         for session in self._sessions.values():
             assert session.exchange is None or session.exchange.session is session
+
+
+def _renews(kinds: Kinds) -> bool:
+    return any(kind == RENEW for offsets in kinds.values() for kind in offsets.values())

@@ -264,7 +264,7 @@ class ShareMemberNode:
     def _answered(self, reply: ShareGroupHeartbeatResponse, now: int) -> None:
         if reply.error_code in _NOBODY:
             if reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID and self._epoch:
-                self._witness.expelled(self._name, now)
+                self._witness.expelled(self._name, self._coordinator or "", now)
             self._epoch = 0
             self._assigned = {}
             self._share_out(now)
@@ -273,7 +273,7 @@ class ShareMemberNode:
         elif reply.error_code:
             raise AssertionError(f"{self._name} is refused: {reply.error_message}")
         else:
-            self._witness.heard(self._name, self._sent_at)
+            self._witness.heard(self._name, self._coordinator or "", self._sent_at)
             self._epoch = reply.member_epoch
             self._beat_at = now + reply.heartbeat_interval_ms
             if reply.assignment is not None:

@@ -64,7 +64,8 @@ class ShareWitness:
         self._suspicions: dict[Who, list[tuple[int, str]]] = {}
         """Broken rules, if a member is answered that asked after that time."""
         self.unseen = UnseenAnswers(self._is_member_alive)
-        self._heard_at: dict[str, int] = {}
+        self._heard: dict[str, tuple[Address, int]] = {}
+        """By member: its coordinator, and when the latest heartbeat that was answered was sent."""
         self._assigned: dict[str, frozenset[TopicPartition]] = {}
         self.deliveries = 0
         self.redeliveries = 0
@@ -263,14 +264,14 @@ class ShareWitness:
 
     # -- members -----------------------------------------------------------------------------------
 
-    def heard(self, name: str, sent_at: int) -> None:
+    def heard(self, name: str, coordinator: Address, sent_at: int) -> None:
         """Note that a heartbeat was answered."""
-        self._heard_at[name] = self.true_time(name, sent_at)
+        self._heard[name] = coordinator, self.true_time(name, sent_at)
 
-    def expelled(self, name: str, now: int) -> None:
-        """Check that a member was silent when it learns that it is none any longer."""
-        heard_at = self._heard_at.pop(name, None)
-        if heard_at is None or not self._is_sure:
+    def expelled(self, name: str, coordinator: Address, now: int) -> None:
+        """Check that a member was silent when its coordinator does not know it any longer."""
+        former, heard_at = self._heard.pop(name, ("", 0))
+        if former != coordinator or not self._is_sure:
             return
         silent_ms = self.true_time(name, now) - heard_at
         if silent_ms < self._session_ms - SLACK_MS:
