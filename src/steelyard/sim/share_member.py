@@ -130,6 +130,8 @@ class ShareMemberNode:
         )
         self._coordinator: Address | None = None
         self._epoch = 0
+        self._is_known = False
+        """Whether its latest heartbeat was answered well; otherwise the next one says all."""
         self._sent_at = 0
         """When the latest heartbeat was sent."""
         self._beat_at: int | None = None
@@ -220,7 +222,7 @@ class ShareMemberNode:
             find = FindCoordinatorRequest(coordinator_keys=(SHARE_GROUP,))
             self._call(lane, FIND_COORDINATOR, find, _Ask.COORDINATOR, now, effects)
             return
-        topics = self._config.topics if self._epoch == 0 else None
+        topics = None if self._is_known else self._config.topics
         message = ShareGroupHeartbeatRequest(
             SHARE_GROUP, self._name, self._epoch, subscribed_topic_names=topics
         )
@@ -251,6 +253,7 @@ class ShareMemberNode:
                     self._share_out(now)
             case _Ask.HEARTBEAT:
                 self._beat_at = now + AGAIN_MS
+                self._is_known = False
                 if isinstance(reply, ShareGroupHeartbeatResponse):
                     self._answered(reply, now)
                 else:
@@ -274,7 +277,7 @@ class ShareMemberNode:
             raise AssertionError(f"{self._name} is refused: {reply.error_message}")
         else:
             self._witness.heard(self._name, self._coordinator or "", self._sent_at)
-            self._epoch = reply.member_epoch
+            self._epoch, self._is_known = reply.member_epoch, True
             self._beat_at = now + reply.heartbeat_interval_ms
             if reply.assignment is not None:
                 self._assigned = {
