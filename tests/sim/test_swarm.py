@@ -140,6 +140,17 @@ def test_some_seeds_have_kafka_producers_of_every_kind() -> None:
     assert targets >= {"kafka-producer-0", "kafka-producer-1", "kafka-producer-2"}
 
 
+def test_some_seeds_have_a_share_group() -> None:
+    shares = [scenario for seed in SEEDS if (scenario := draw(seed)).share_members]
+    assert len(SEEDS) // 10 < len(shares) < len(SEEDS) // 4
+    assert {s.share_members for s in shares} == {1, 2, 3, 4}
+    assert {s.share_lock_ms for s in shares} == {1_000, 3_000, 10_000, 30_000}
+    assert {s.share_deliveries_max for s in shares} == {2, 5, 25}
+    assert {s.share_renewals for s in shares} == {True, False}
+    targets = {fault.target for s in shares for fault in s.faults}
+    assert {"share", "share-0", "share-1"} <= targets
+
+
 def test_shrinking_keeps_what_the_failure_needs() -> None:
     needed = Fault(kind="join", at_ms=7_000)
     others = tuple(Fault(kind="stall", at_ms=n * 1_000) for n in range(5))

@@ -22,7 +22,11 @@ from steelyard.config import (
 from steelyard.errors import DamageError, DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.acl_users import AclUserStore
+from steelyard.nodes.broker.dynamic_configs import GROUP as GROUP_CONFIGS
+from steelyard.nodes.broker.dynamic_configs import DynamicConfigs
 from steelyard.nodes.broker.identity import identity_of
+from steelyard.nodes.broker.kafka.cluster.group_settings import OFFSET_RESET
+from steelyard.nodes.broker.kafka.cluster.offset_reset import EARLIEST
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.quotas import CLIENT_ID, CONSUMER_BYTE_RATE, QuotaStore
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
@@ -39,7 +43,16 @@ from steelyard.sim.kafka_producing import PRODUCED_TOPIC, QUEUES, KafkaProducing
 from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
-from steelyard.sim.scenario import Scenario
+from steelyard.sim.scenario import FaultKind, Scenario
+from steelyard.sim.share_leaders import SHARE_GROUP
+from steelyard.sim.share_member import (
+    ShareMemberConfig,
+    ShareMemberNode,
+    StopSharing,
+    habits_of,
+    limits_of,
+)
+from steelyard.sim.share_witness import ShareWitness
 from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
 from steelyard.sim.streams_member import (
     REPARTITIONS,
@@ -70,6 +83,9 @@ HEARTBEAT_MS_MAX = 5_000
 EVERY_CLIENT = ((CLIENT_ID, None),)
 """The entity of a quota that each client id has."""
 
+UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_broker"})
+"""Faults around which a broker may forget how often it delivered a record to a share group."""
+
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 
@@ -88,6 +104,7 @@ class NodeFactories:
         KafkaConsumerNode(config, rng, hooks=True)
     )
     streams: Callable[[StreamsMemberConfig, StreamsWitness, Random], Node] = StreamsMemberNode
+    share: Callable[[ShareMemberConfig, ShareWitness, Random], Node] = ShareMemberNode
     disk: Callable[[Mount], Disk] = lambda mount: mount
 
 
@@ -140,6 +157,8 @@ class SimCluster:
         self.kafka_reader: Seat | None = None
         self.producing = KafkaProducing(scenario, self._bootstrap)
         self.producing.witness.is_wanted = self._is_producer_wanted
+        self.share_members: list[Seat] = []
+        self.shares = self._share_witness()
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self.table: CompactedTable | None = None
@@ -202,6 +221,7 @@ class SimCluster:
             *self.kafka_members,
             *self.streams_threads,
             *self.kafka_producers,
+            *self.share_members,
         ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
@@ -229,6 +249,8 @@ class SimCluster:
             self._start_streams_thread(seat)
         elif seat in self.kafka_producers:
             self._start_kafka_producer(seat)
+        elif seat in self.share_members:
+            self._start_share_member(seat)
         elif seat in self.strangers:
             config = LIAR if self.strangers.index(seat) else None
             self._run(seat, 0, lambda now: AdminNode(config))
@@ -350,6 +372,10 @@ class SimCluster:
             group_streams_session_timeout_ms=session_ms,
             group_streams_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
             group_streams_num_standby_replicas=self.scenario.streams_standbys,
+            group_share_session_timeout_ms=session_ms,
+            group_share_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
+            group_share_record_lock_duration_ms=self.scenario.share_lock_ms,
+            group_share_delivery_count_limit=self.scenario.share_deliveries_max,
         )
 
     def _compare_logs(self, seat: Seat) -> None:
@@ -389,6 +415,11 @@ class SimCluster:
             if not len(quotas):
                 rates = {CONSUMER_BYTE_RATE: float(self.scenario.kafka_byte_rate)}
                 quotas.merge([quotas.changed(EVERY_CLIENT, rates)])
+        if self.scenario.share_members:
+            configs = DynamicConfigs(store.table("configs"))
+            if not configs.of(GROUP_CONFIGS, SHARE_GROUP):
+                reset = {OFFSET_RESET: EARLIEST}
+                configs.merge([configs.changed(GROUP_CONFIGS, SHARE_GROUP, reset)])
 
     def _start_producer(self, seat: Seat) -> None:
         config = ProducerConfig(
@@ -519,6 +550,52 @@ class SimCluster:
         ).create()
 
     # -- observers of groups -----------------------------------------------------------------------
+    def _share_witness(self) -> ShareWitness:
+        scenario = self.scenario
+        witness = ShareWitness(
+            self.witness,
+            lock_ms=scenario.share_lock_ms,
+            deliveries_max=scenario.share_deliveries_max,
+            session_ms=scenario.kafka_session_timeout_ms,
+            is_sure=not any(fault.kind in UNSURE for fault in scenario.faults),
+        )
+        seats = {f"{seat.host.ip}:{KAFKA_PORT}": seat for seat in self.brokers}
+        witness.now = lambda: self.world.now
+        witness.true_time = lambda name, at: self._share_seat(name).host.clock.true_time(at)
+        witness.is_alive = self._is_sharing
+        witness.run_of = lambda leader: seats[leader].runs
+        return witness
+
+    def add_share_member(self) -> None:
+        """Let a new member join the share group, on a machine of its own."""
+        number = len(self.share_members)
+        seat = self._seat(f"share-{number}", 132 + number)
+        self.share_members.append(seat)
+        self._start_share_member(seat)
+
+    def _start_share_member(self, seat: Seat) -> None:
+        config = ShareMemberConfig(
+            seat.name,
+            f"{seat.name} {seat.runs + 1}",
+            tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers),
+            tuple(self.topics),
+            habits_of(self.scenario),
+            limits_of(self.scenario),
+        )
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self._parts.share(config, self.shares, rng))
+
+    def _share_seat(self, name: str) -> Seat:
+        return next(seat for seat in self.share_members if seat.name == name.partition(" ")[0])
+
+    def _is_sharing(self, name: str) -> bool:
+        seat = self._share_seat(name)
+        return seat.process.alive and name == f"{seat.name} {seat.runs}"
+
+    def share_complaint(self, partitions: dict[str, int]) -> str | None:
+        """Return what the share group has not done yet, or None. `partitions`: by topic."""
+        alive = [f"{seat.name} {seat.runs}" for seat in self.share_members if seat.process.alive]
+        return self.shares.unassigned(partitions, alive) if alive else None
 
     def start_auditor(self) -> Process:
         """Start a consumer that requests the Kafka group's offsets without being a member."""
@@ -536,9 +613,11 @@ class SimCluster:
         return self._applications[seat.name]
 
     def stop_member(self, seat: Seat, then: Callable[[object], None]) -> None:
-        """Ask a member of either group to leave properly; `then` gets the result."""
+        """Ask a member of any group to leave properly; `then` gets the result."""
         if seat in self.kafka_members:
             self.application(seat).leave(then)
+        elif seat in self.share_members:
+            seat.process.ask(StopSharing(), then)
         else:
             seat.process.ask(StopMember(), then)
 

@@ -290,8 +290,9 @@ class Fates:
 
     @property
     def _members(self) -> list[Seat]:
-        """Return the members of both groups."""
-        return [*self._cluster.members, *self._cluster.kafka_members]
+        """Return the members of groups that may leave."""
+        cluster = self._cluster
+        return [*cluster.members, *cluster.kafka_members, *cluster.share_members]
 
     @property
     def _mortals(self) -> list[Seat]:
@@ -342,6 +343,7 @@ class Fates:
             cluster.kafka_members,
             cluster.streams_threads,
             cluster.kafka_producers,
+            cluster.share_members,
         )
         (group,) = (group for group in groups if seat in group)
         stays = [s for s in group if s.wanted and s is not seat]
@@ -350,6 +352,8 @@ class Fates:
     def _join(self, fault: Fault) -> bool:
         if fault.target == "kafka":
             self._cluster.add_kafka_member()
+        elif fault.target == "share":
+            self._cluster.add_share_member()
         else:
             self._cluster.add_member()
         return True

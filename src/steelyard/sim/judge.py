@@ -21,6 +21,7 @@ from steelyard.sim.kafka_judge import (
     not_one_group,
     not_shared_out,
 )
+from steelyard.sim.kafka_witness import compare_queues
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.remoting import fastjson, headers
@@ -74,12 +75,17 @@ class Judge:
             or self._kafka_group()
             or self._streams()
             or self._kafka_producers()
+            or self._share_group()
             or self._unfinished()
         )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
         if self._cluster.kafka_members:
             unfinished = self._kafka.unfinished()
+            if unfinished is not None:
+                return unfinished
+        if self._cluster.share_members:
+            unfinished = self._cluster.shares.unfinished()
             if unfinished is not None:
                 return unfinished
         for queue, end in self._logs():
@@ -204,6 +210,11 @@ class Judge:
             return None
         return self._cluster.producing.incomplete()
 
+    def _share_group(self) -> str | None:
+        """Return which partition no member of the share group has, or None."""
+        partitions = {topic: self._partitions[topic] for topic in self._topics}
+        return self._cluster.share_complaint(partitions)
+
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)
         self._cluster.admin.process.ask(invoke, partial(self._replies.__setitem__, key))
@@ -269,6 +280,7 @@ class Judge:
             if position not in found:
                 raise Violation(f"acknowledged message {number} is not in its log: {position}")
         self._kafka.compare(found)
+        compare_queues(self._cluster.shares.numbers, found)
 
     def _past_damage(self, queue: MessageQueue, offset: int) -> int:
         while (queue, offset) in self._witness.damage.given_up:
@@ -293,7 +305,7 @@ class Judge:
         """
         ends = [(queue, end) for queue, end in self._logs() if end]
         cluster = self._cluster
-        members = [*cluster.members, *cluster.kafka_members]
+        members = [*cluster.members, *cluster.kafka_members, *cluster.share_members]
         self._stop(members, cluster.stop_member)
         self._world.run(self._world.now + 1_000)
         for queue, end in ends:

@@ -43,6 +43,20 @@ class Seen(NamedTuple):
     value: bytes
 
 
+def message_in(record: Seen, witness: Witness) -> int:
+    """Return the number of the message in a record. Raises Violation unless it was sent so."""
+    where = f"{record.partition} offset {record.offset}"
+    number = number_of(record.value)
+    sent = witness.messages.get(number)
+    if sent is None:
+        raise Violation(f"{where}: message {number} was never sent")
+    if number in witness.withheld:
+        raise Violation(f"{where}: message {number} was not committed")
+    if (sent.topic, sent.body) != (record.partition.topic, record.value):
+        raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
+    return number
+
+
 class _Run:
     """One run of a member."""
 
@@ -175,9 +189,8 @@ class KafkaWitness:
         """Check the records returned by a poll."""
         for record in records:
             self._follows(who, record)
-            self._as_sent(record)
+            number = message_in(record, self._witness)
             position = (record.partition, record.offset)
-            number = number_of(record.value)
             if position in self._numbers:
                 self.duplicates += 1
                 self.first_duplicate = self.first_duplicate or position
@@ -211,17 +224,6 @@ class KafkaWitness:
         if partition in self._runs[who].anew | self._witness.damage.kafka_offsets_lost:
             offered.add(0)
         return any(each <= offset <= self.past_damage(partition, each) for each in offered)
-
-    def _as_sent(self, record: Seen) -> None:
-        where = f"{record.partition} offset {record.offset}"
-        number = number_of(record.value)
-        sent = self._witness.messages.get(number)
-        if sent is None:
-            raise Violation(f"{where}: message {number} was never sent")
-        if number in self._witness.withheld:
-            raise Violation(f"{where}: message {number} was not committed")
-        if (sent.topic, sent.body) != (record.partition.topic, record.value):
-            raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
 
     def done(self, records: Iterable[Seen]) -> None:
         """Note that an application has processed these."""
@@ -288,29 +290,38 @@ class KafkaWitness:
         return None
 
     def compare(self, logs: Mapping[tuple[MessageQueue, int], int]) -> None:
-        """Check that every partition read is one queue, with the same messages at the same offsets.
+        """Check what was read against the brokers' logs: `compare_queues`."""
+        compare_queues(self._numbers, logs)
 
-        `logs`: the number of each message in the brokers' logs.
-        """
-        queues = sorted({queue for queue, _ in logs})
-        read: dict[TopicPartition, dict[int, int]] = {partition: {} for partition in self._ends}
-        for (partition, at), number in self._numbers.items():
-            read[partition][at] = number
-        may_be = {
-            partition: [
-                queue
-                for queue in queues
-                if queue.topic == partition.topic
-                and all(logs.get((queue, at)) == number for at, number in numbers.items())
-            ]
-            for partition, numbers in sorted(read.items())
-        }
-        taken: dict[MessageQueue, TopicPartition] = {}
-        for partition, found in may_be.items():
-            if not found:
-                raise Violation(f"what was read of {partition} is in no queue's log")
-            if not _place(partition, may_be, taken, set()):
-                raise Violation(f"{partition} and {taken[found[0]]} are both {found[0]}")
+
+def compare_queues(
+    numbers: Mapping[tuple[TopicPartition, int], int],
+    logs: Mapping[tuple[MessageQueue, int], int],
+) -> None:
+    """Check that every partition read is one queue, with the same messages at the same offsets.
+
+    `numbers`: of the messages that were read; `logs`: of those in the brokers' logs. Raises
+    Violation.
+    """
+    queues = sorted({queue for queue, _ in logs})
+    read: dict[TopicPartition, dict[int, int]] = {}
+    for (partition, at), number in numbers.items():
+        read.setdefault(partition, {})[at] = number
+    may_be = {
+        partition: [
+            queue
+            for queue in queues
+            if queue.topic == partition.topic
+            and all(logs.get((queue, at)) == number for at, number in found.items())
+        ]
+        for partition, found in sorted(read.items())
+    }
+    taken: dict[MessageQueue, TopicPartition] = {}
+    for partition, found in may_be.items():
+        if not found:
+            raise Violation(f"what was read of {partition} is in no queue's log")
+        if not _place(partition, may_be, taken, set()):
+            raise Violation(f"{partition} and {taken[found[0]]} are both {found[0]}")
 
 
 def _place(

@@ -152,6 +152,8 @@ class _Show:
             world.after(START_MS_MAX, cluster.start_kafka_reader)
         for _ in range(self._scenario.kafka_producers):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_producer)
+        for _ in range(self._scenario.share_members):
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_share_member)
         if self._scenario.accounts:
             world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
@@ -259,6 +261,7 @@ class _Show:
             "kafka_commits": kafka.commits,
             **self._cluster.producing.witness.counts(),
             "streams_moves": self._cluster.streams.moves,
+            **self._cluster.shares.counts(),
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),

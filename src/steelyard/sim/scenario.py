@@ -181,6 +181,20 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kafka_transaction_timeout_ms: int = 20_000
     kafka_producer_pause_ms_max: int = 1_000
     """Longest pause between two transactions of one."""
+    share_members: int = 0
+    """Of a share group (KIP-932) that reads the same topics from the beginning."""
+    share_lock_ms: int = 30_000
+    """For which a member has the records that it was given."""
+    share_deliveries_max: int = 5
+    """Of one record."""
+    share_fetch_records: int = 500
+    """Most records of one fetch; below 10 it gets no more than that (KIP-1206)."""
+    share_release_of_100: int = 0
+    """Records that are released after they were processed."""
+    share_slow_of_100: int = 0
+    """Answers whose records take up to a hundred times as long."""
+    share_renewals: bool = False
+    """Members renew the locks of what they process, after a third of their time."""
     table_keys: int = 0
     """Keys of a topic that is compacted (`sim.table`); 0: there is none."""
     kafka_byte_rate: int = 0
@@ -199,7 +213,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def has_kafka(self) -> bool:
         """Return whether the brokers have Kafka listeners."""
-        clients = self.kafka_members, self.streams_threads, self.kafka_producers
+        clients = (
+            self.kafka_members,
+            self.streams_threads,
+            self.kafka_producers,
+            self.share_members,
+        )
         return any(clients)
 
     @property

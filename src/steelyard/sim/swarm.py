@@ -86,6 +86,9 @@ PRODUCERS_SHARE = 0.25
 PRODUCERS_QUOTA = 50
 """By how much the quota of consumers is higher then: one of them reads all that is written."""
 
+SHARE_GROUP_SHARES = (0.04, 0.25)
+"""Of the seeds without other Kafka groups, and of those with some, have a share group (KIP-932)."""
+
 ACCOUNTS_SHARE = 0.2
 """Of the seeds have accounts: all requests are signed."""
 
@@ -198,7 +201,7 @@ def draw(seed: int) -> Scenario:
     if timers.random() < TIMERS_SHARE:
         scenario = replace(scenario, timers_of_100=timers.choice((5, 30, 100)))
     scenario = _with_streams(_with_kafka(scenario, until_ms), until_ms)
-    return _with_kafka_producers(scenario, until_ms)
+    return _with_kafka_producers(_with_shares(scenario, until_ms), until_ms)
 
 
 def _table_keys(seed: int) -> int:
@@ -331,6 +334,56 @@ def _with_streams(scenario: Scenario, until_ms: int) -> Scenario:
         streams_standbys=rng.choice((0, 1, 2)),
         faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
     )
+
+
+def _with_shares(scenario: Scenario, until_ms: int) -> Scenario:
+    """Some scenarios with a share group besides, and some faults of its own."""
+    rng = Random(f"swarm {scenario.seed}, share groups")
+    if rng.random() >= SHARE_GROUP_SHARES[scenario.has_kafka]:
+        return scenario
+    members = rng.randrange(1, 5)
+    own = [
+        _share_fault(
+            rng, f"share-{rng.randrange(members)}", rng.randrange(FIRST_FAULT_MS, until_ms)
+        )
+        for _ in range(0 if scenario.is_planned else rng.choice((0, 2, 4, 6)))
+    ]
+    lock_ms, records = rng.choice((1_000, 3_000, 10_000, 30_000)), rng.choice((1, 5, 20, 500))
+    if scenario.kafka_byte_rate:
+        # Who exceeds its quota is not read for a while, and must not lose its locks by that.
+        lock_ms, records = 30_000, min(records, 20)
+    return replace(
+        scenario,
+        create_topics=True,  # as for Kafka groups
+        share_members=members,
+        share_lock_ms=lock_ms,
+        share_deliveries_max=rng.choice((2, 5, 5, 25)),
+        share_fetch_records=records,
+        kafka_byte_rate=4 * scenario.kafka_byte_rate,
+        share_release_of_100=rng.choice((0, 3, 30)),
+        share_slow_of_100=rng.choice((0, 3, 20)),
+        share_renewals=rng.random() < 0.4,
+        faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
+    )
+
+
+def _share_fault(rng: Random, member: str, at_ms: int) -> Fault:
+    """Draw a fault that strains a share group, mostly of one of its initial members."""
+    kinds: tuple[FaultKind, ...] = (
+        "join",
+        "leave",
+        "kill_member",
+        "kill_member",
+        "lose_member",
+        "stall",
+        "partition",
+        "deafen",
+    )
+    kind = rng.choice(kinds)
+    if kind == "join":
+        return Fault(kind=kind, at_ms=at_ms, target="share")
+    for_ms = 0 if kind == "leave" else rng.randrange(*rng.choice((_SHORT_MS, _LONG_MS)))
+    return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, target=member)
 
 
 def _with_kafka_producers(scenario: Scenario, until_ms: int) -> Scenario:
@@ -572,6 +625,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, members=scenario.members - 1)
     if scenario.kafka_members > 0:
         yield replace(scenario, kafka_members=scenario.kafka_members - 1)
+    if scenario.streams_threads > 0:
+        yield replace(scenario, streams_threads=scenario.streams_threads - 1)
+    if scenario.share_members > 0:
+        yield replace(scenario, share_members=scenario.share_members - 1)
     if scenario.kafka_producers > 0:
         yield replace(scenario, kafka_producers=scenario.kafka_producers - 1)
     if scenario.kafka_transactional > 0:
@@ -605,6 +662,9 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         "kafka_auto_commit",
         "table_keys",
         "kafka_byte_rate",
+        "share_release_of_100",
+        "share_slow_of_100",
+        "share_renewals",
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})

@@ -187,10 +187,26 @@ def test_what_is_refused_changes_nothing(
     assert rig.refused(first, last, *kinds, member=member) is error
 
 
+def test_who_comes_too_late_is_told_so_even_if_all_is_finished() -> None:
+    """1. A lock times out. 2. Another member accepts the record, which moves the start on."""
+    rig = Rig()
+    rig.get(10)
+    rig.now += 30_000
+    rig.partition.expire(LIMITS, rig.now)
+    rig.get(20, "b")
+    rig.tell(0, 9, ACCEPT, member="b")
+    assert rig.partition.start == 10
+    assert rig.refused(0, 9, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    assert rig.refused(3, 4, RENEW, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
+    rig.tell(5, 19, ACCEPT, member="b")  # of which the rest was not finished yet
+    assert rig.partition.start == 20
+
+
 def test_acknowledgements_of_what_the_log_lost_are_accepted() -> None:
     rig = Rig()
     rig.get(30)
     assert rig.partition.bound(15, 200)
+    rig.tell(0, 14, ACCEPT)
     rig.tell(0, 19, ACCEPT)
     assert rig.partition.start == 20
     assert not rig.partition.bound(15, 200)
