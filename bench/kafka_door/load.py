@@ -39,6 +39,9 @@ class Load:
         return {"bootstrap.servers": self.bootstrap, **self.client}
 
 
+CREATION_S = 120
+
+
 def create_topic(
     bootstrap: str,
     topic: str,
@@ -47,8 +50,12 @@ def create_topic(
 ) -> None:
     """Returns when the topic can be written to."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **(client or {})})
-    (made,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
-    made.result(30)
+    new = [NewTopic(topic, partitions, 1)]
+    # A broker of Apache that stood still for the others' turns first joins its controller again.
+    (made,) = admin.create_topics(
+        new, request_timeout=CREATION_S, operation_timeout=CREATION_S
+    ).values()
+    made.result(CREATION_S)
     while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
         time.sleep(0.01)
 
