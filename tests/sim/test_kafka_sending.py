@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steelyard.sim.kafka_sending import DELIVERY_MS, Batch, Sending
+from steelyard.sim.kafka_sending import DELIVERY_MS, Batch, UnacknowledgedBatches
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
     PartitionProduceResponse,
@@ -18,7 +18,7 @@ class Producing:
     """A producer, and what has become of its batches."""
 
     def __init__(self) -> None:
-        self.sending = Sending("T", None)
+        self.sending = UnacknowledgedBatches("T", None)
         self.sending.renew(7, 0)
         self.acknowledged: list[int] = []
         self.out_of_order: list[int] = []

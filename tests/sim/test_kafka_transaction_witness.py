@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.sim.kafka_committed_view import End
+from steelyard.sim.kafka_committed_view import PartitionEnd
 from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import Span, Transaction
+from steelyard.sim.kafka_written import ProducedTransaction, Span
 from steelyard.sim.world import Violation
 
 ID = "application"
@@ -23,7 +23,7 @@ def transaction(
     epoch: int = 0,
     span: Span | None = None,
     commit: bool = True,
-) -> Transaction:
+) -> ProducedTransaction:
     """Return a transaction with a record in each of these partitions, whose end was asked for."""
     found = witness.begins("producer", ID, epoch, span)
     for partition in partitions:
@@ -34,7 +34,7 @@ def transaction(
 
 def read_to_end(witness: KafkaTransactionWitness, *ends: int) -> None:
     for partition, end in enumerate(ends):
-        witness.view.reached(partition, end, End(end, end))
+        witness.view.reached(partition, end, PartitionEnd(end, end))
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def test_what_was_read_is_not_aborted(witness: KafkaTransactionWitness) -> None:
 
 def test_nothing_is_read_beyond_the_last_stable_offset(witness: KafkaTransactionWitness) -> None:
     with pytest.raises(Violation, match="up to 4, beyond its last stable offset 3"):
-        witness.view.reached(0, 4, End(3, 4))
+        witness.view.reached(0, 4, PartitionEnd(3, 4))
 
 
 def test_another_reading_has_the_same_records(witness: KafkaTransactionWitness) -> None:
     first, second = (witness.writes(0, "producer 1", 0) for _ in range(2))
     witness.view.read(0, 0, first)
-    witness.view.reached(0, 1, End(1, 1))
+    witness.view.reached(0, 1, PartitionEnd(1, 1))
     witness.reads_anew()
     for offset, value in ((1, first), (0, second)):
         with pytest.raises(Violation, match="which another reader did not get there"):
@@ -188,9 +188,9 @@ def test_transactions_that_are_whole(witness: KafkaTransactionWitness) -> None:
 
 
 def test_a_transaction_that_is_open(witness: KafkaTransactionWitness) -> None:
-    witness.view.reached(0, 3, End(3, 7))
+    witness.view.reached(0, 3, PartitionEnd(3, 7))
     assert witness.incomplete(1) == "a transaction is open in partition 0 from 3 on"
-    witness.view.reached(0, 3, End(7, 7))
+    witness.view.reached(0, 3, PartitionEnd(7, 7))
     assert witness.incomplete(1) == "partition 0 was not read from 3 on"
 
 

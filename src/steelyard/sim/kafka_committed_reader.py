@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from random import Random
 
 from steelyard.nodes.seam import Address
-from steelyard.sim.kafka_committed_view import CommittedView, End
+from steelyard.sim.kafka_committed_view import CommittedView, PartitionEnd
 from steelyard.sim.kafka_script import (
     AGAIN_MS,
     ELSEWHERE,
     GROUP_KEY,
-    Ask,
-    Pause,
+    ClientRequest,
     Reply,
     Script,
     ScriptedNode,
+    ScriptPause,
 )
 from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
 from steelyard.sim.world import Violation
@@ -80,9 +80,9 @@ class CommittedReaderNode(ScriptedNode):
             for group in self._groups:
                 stable = self.rng.random() < 0.5
                 yield from fetched_offset(self, self._witness, group, stable=stable)
-            yield Pause(pause_ms)
+            yield ScriptPause(pause_ms)
 
-    def _fetches(self) -> Sequence[Ask]:
+    def _fetches(self) -> Sequence[ClientRequest]:
         positions: dict[Address, list[FetchPartition]] = {}
         for partition, leader in sorted(self.leaders.items()):
             position = self._view.positions.get(partition, 0)
@@ -91,7 +91,7 @@ class CommittedReaderNode(ScriptedNode):
             )
             positions.setdefault(leader, []).append(part)
         return [
-            Ask(
+            ClientRequest(
                 leader,
                 FETCH,
                 FetchRequest(
@@ -140,7 +140,9 @@ class CommittedReaderNode(ScriptedNode):
                     if record.offset >= position:
                         self._view.read(partition, record.offset, record.value or b"")
             position = max(position, header.next_offset)
-        self._view.reached(partition, position, End(part.last_stable_offset, part.high_watermark))
+        self._view.reached(
+            partition, position, PartitionEnd(part.last_stable_offset, part.high_watermark)
+        )
 
 
 def fetched_offset(

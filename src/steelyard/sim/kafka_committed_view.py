@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from steelyard.sim.kafka_written import Written
+from steelyard.sim.kafka_written import ProducedRecord
 from steelyard.sim.world import Violation
 
 
-class End(NamedTuple):
+class PartitionEnd(NamedTuple):
     """What a broker last said of a partition."""
 
     last_stable_offset: int
@@ -20,7 +20,7 @@ class CommittedView:
     """One reading of the topic, from the first offset on. Raises Violation."""
 
     def __init__(
-        self, written: Mapping[bytes, Written], former: CommittedView | None = None
+        self, written: Mapping[bytes, ProducedRecord], former: CommittedView | None = None
     ) -> None:
         """`written`: all records, by value.
 
@@ -32,7 +32,7 @@ class CommittedView:
         """The partition and offset of each record."""
         self.positions: dict[int, int] = {}
         """The next offset of each partition."""
-        self._ends: dict[int, End] = {}
+        self._ends: dict[int, PartitionEnd] = {}
         self._ranks: dict[tuple[int, str], tuple[int, int]] = {}
         """The last record of each source in a partition."""
 
@@ -62,7 +62,7 @@ class CommittedView:
                 raise Violation(f"{where} has {value!r}, which another reader did not get there")
         self.places[value] = partition, offset
 
-    def reached(self, partition: int, position: int, end: End) -> None:
+    def reached(self, partition: int, position: int, end: PartitionEnd) -> None:
         """Note how far a partition has been read, and where it ends."""
         if position > end.last_stable_offset:
             raise Violation(

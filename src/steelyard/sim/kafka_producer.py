@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 
 from steelyard.nodes.seam import Address
-from steelyard.sim.kafka_script import AGAIN_MS, Ask, Pause, Script, ScriptedNode
-from steelyard.sim.kafka_sending import Batch, Sending
+from steelyard.sim.kafka_script import AGAIN_MS, ClientRequest, Script, ScriptedNode, ScriptPause
+from steelyard.sim.kafka_sending import Batch, UnacknowledgedBatches
 from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import Transaction
+from steelyard.sim.kafka_written import ProducedTransaction
 from steelyard.sim.world import Violation
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import PRODUCE
@@ -60,7 +60,7 @@ class KafkaProducerNode(ScriptedNode):
     ) -> None:
         self.config = config
         self.witness = witness
-        self.sending = Sending(config.topic, config.transactional_id)
+        self.sending = UnacknowledgedBatches(config.topic, config.transactional_id)
         self._produce = V2_PRODUCE if config.bumps else V1_PRODUCE
         witness.joined(config.name)
         super().__init__(config.name, config.bootstrap, config.topic, rng)
@@ -81,18 +81,18 @@ class KafkaProducerNode(ScriptedNode):
                 raise Violation(f"{source} is refused: {error.name}")
             self.sending.expired(self.now)
             if self.sending.is_empty:
-                yield Pause(self.rng.randrange(self.config.pause_ms_max))
+                yield ScriptPause(self.rng.randrange(self.config.pause_ms_max))
 
     def _begin(self) -> Script[None]:
         """Get a producer id, from whichever broker."""
         while True:
             address = self.rng.choice(self.config.bootstrap)
             request = InitProducerIdRequest(None)
-            (reply,) = yield (Ask(address, INIT_PRODUCER_ID, request),)
+            (reply,) = yield (ClientRequest(address, INIT_PRODUCER_ID, request),)
             if isinstance(reply, InitProducerIdResponse) and not reply.error_code:
                 self.sending.renew(reply.producer_id, reply.producer_epoch)
                 return
-            yield Pause(AGAIN_MS)
+            yield ScriptPause(AGAIN_MS)
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -102,7 +102,9 @@ class KafkaProducerNode(ScriptedNode):
         most = min(PARTITIONS_MAX, len(every))
         return sorted(self.rng.sample(every, 1 + self.rng.randrange(most)))
 
-    def add(self, partition: int, source: str, transaction: Transaction | None = None) -> None:
+    def add(
+        self, partition: int, source: str, transaction: ProducedTransaction | None = None
+    ) -> None:
         """Add some batches for a partition."""
         for _ in range(1 + self.rng.randrange(BATCHES_MAX)):
             count = 1 + self.rng.randrange(RECORDS_MAX)
@@ -115,11 +117,11 @@ class KafkaProducerNode(ScriptedNode):
     def round(self, *, only_sent: bool = False) -> Script[ErrorCode]:
         """Send what may be sent, and take the answers; return an error that is not retriable."""
         sending = self.sending
-        asks: list[Ask] = []
+        asks: list[ClientRequest] = []
         sent: list[list[Batch]] = []
         for row in sending.window(only_sent=only_sent):
             for leader, request, batches in sending.requests(row, self.leaders, self.now):
-                asks.append(Ask(leader, self._produce, request))
+                asks.append(ClientRequest(leader, self._produce, request))
                 sent.append(batches)
         failure = ErrorCode.NONE
         if asks:
@@ -131,7 +133,7 @@ class KafkaProducerNode(ScriptedNode):
         if not failure and sending.is_stale:
             sending.is_stale = False
             yield from self.refresh()
-            yield Pause(AGAIN_MS)
+            yield ScriptPause(AGAIN_MS)
         return failure
 
     def _took(self, batches: Iterable[Batch], reply: object, *, was_replaced: bool) -> ErrorCode:

@@ -1,7 +1,7 @@
 """Models of Kafka clients, each written as one script: a generator that asks brokers and waits.
 
 A script yields requests, and gets their answers when all have come, in the order of the requests;
-or it yields a `Pause`. `ScriptedNode` runs it as a node. Requests to one broker go over one
+or it yields a `ScriptPause`. `ScriptedNode` runs it as a node. Requests to one broker go over one
 connection, in order, as those of Java's clients do.
 """
 
@@ -53,7 +53,7 @@ ELSEWHERE = (
 """Errors after which a client looks for its coordinator again."""
 
 
-class Ask(NamedTuple):
+class ClientRequest(NamedTuple):
     """A request to a broker."""
 
     address: Address
@@ -61,14 +61,14 @@ class Ask(NamedTuple):
     message: ApiMessage
 
 
-class Pause(NamedTuple):
+class ScriptPause(NamedTuple):
     ms: int
 
 
 R = TypeVar("R")
 P = TypeVar("P")
 Reply = ApiMessage | SteelyardError
-Script = Generator[Pause | Sequence[Ask], Sequence[Reply], R]
+Script = Generator[ScriptPause | Sequence[ClientRequest], Sequence[Reply], R]
 
 
 def outcomes_of(
@@ -155,7 +155,7 @@ class ScriptedNode:
         self._is_begun = True
         self._goes_on_at = None
         self._replies = []
-        if isinstance(step, Pause):
+        if isinstance(step, ScriptPause):
             self._goes_on_at = self.now + max(1, step.ms)
             return
         assert step, "a script asks nothing"
@@ -174,7 +174,7 @@ class ScriptedNode:
         """Ask some broker who leads the topic's partitions."""
         address = self.rng.choice(self._bootstrap)
         request = MetadataRequest((MetadataRequestTopic(name=self.topic),), False)
-        (reply,) = yield (Ask(address, METADATA, request),)
+        (reply,) = yield (ClientRequest(address, METADATA, request),)
         if not isinstance(reply, MetadataResponse):
             return
         brokers = {each.node_id: f"{each.host}:{each.port}" for each in reply.brokers}
@@ -193,14 +193,16 @@ class ScriptedNode:
         address = self._coordinators.get((key_type, key))
         if address is None:
             find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))
-            (reply,) = yield (Ask(self.rng.choice(self._bootstrap), FIND_COORDINATOR, find),)
+            (reply,) = yield (
+                ClientRequest(self.rng.choice(self._bootstrap), FIND_COORDINATOR, find),
+            )
             if not isinstance(reply, FindCoordinatorResponse):
                 return None
             (found,) = reply.coordinators
             if found.error_code:
                 return None
             address = self._coordinators[key_type, key] = f"{found.host}:{found.port}"
-        (reply,) = yield (Ask(address, api, message),)
+        (reply,) = yield (ClientRequest(address, api, message),)
         if isinstance(reply, SteelyardError):
             self.forget(key_type, key)
             return None

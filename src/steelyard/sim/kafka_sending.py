@@ -57,7 +57,7 @@ class Batch:
     is_repeated: bool = False
 
 
-class Sending:
+class UnacknowledgedBatches:
     """The batches of one producer id and epoch that are not acknowledged yet."""
 
     def __init__(self, topic: str, transactional_id: str | None) -> None:

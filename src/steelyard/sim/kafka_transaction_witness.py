@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from steelyard.sim.kafka_committed_view import CommittedView
-from steelyard.sim.kafka_written import Span, Transaction, Written
+from steelyard.sim.kafka_written import ProducedRecord, ProducedTransaction, Span
 from steelyard.sim.world import Violation
 
 LAST_COMMITS = 2
@@ -39,10 +39,10 @@ class KafkaTransactionWitness:
     def __init__(self) -> None:
         self.is_wanted: Callable[[str], bool] = lambda name: True
         """Whether a producer is to be there in the end."""
-        self._written: dict[bytes, Written] = {}
+        self._written: dict[bytes, ProducedRecord] = {}
         self._acknowledged: set[bytes] = set()
         """Of idempotent producers."""
-        self._transactions: list[Transaction] = []
+        self._transactions: list[ProducedTransaction] = []
         self._epochs: dict[str, int] = {}
         """The latest epoch that a producer was given by InitProducerId, by transactional id."""
         self._owed: dict[str, int] | None = None
@@ -86,7 +86,11 @@ class KafkaTransactionWitness:
         return epoch < self._epochs.get(transactional_id, -1)
 
     def writes(
-        self, partition: int, source: str, epoch: int, transaction: Transaction | None = None
+        self,
+        partition: int,
+        source: str,
+        epoch: int,
+        transaction: ProducedTransaction | None = None,
     ) -> bytes:
         """Return the value of a new record.
 
@@ -94,7 +98,7 @@ class KafkaTransactionWitness:
         """
         number = len(self._written)
         value = f"{source}/{epoch}/{number}".encode()
-        self._written[value] = Written(partition, source, (epoch, number), transaction)
+        self._written[value] = ProducedRecord(partition, source, (epoch, number), transaction)
         if transaction is not None:
             transaction.values.append(value)
         return value
@@ -122,13 +126,15 @@ class KafkaTransactionWitness:
 
     def begins(
         self, name: str, transactional_id: str, epoch: int, span: Span | None
-    ) -> Transaction:
+    ) -> ProducedTransaction:
         """Return a new transaction."""
-        transaction = Transaction(name, transactional_id, epoch, span)
+        transaction = ProducedTransaction(name, transactional_id, epoch, span)
         self._transactions.append(transaction)
         return transaction
 
-    def ended(self, transaction: Transaction, *, commit: bool, was_replaced: bool = False) -> None:
+    def ended(
+        self, transaction: ProducedTransaction, *, commit: bool, was_replaced: bool = False
+    ) -> None:
         """Note that EndTxn was answered without error."""
         if was_replaced:
             raise Violation(

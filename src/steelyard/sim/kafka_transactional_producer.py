@@ -23,12 +23,12 @@ from steelyard.sim.kafka_script import (
     ELSEWHERE,
     GROUP_KEY,
     TRANSACTION_KEY,
-    Pause,
     Script,
+    ScriptPause,
 )
 from steelyard.sim.kafka_sending import RETRIABLE
 from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import Transaction
+from steelyard.sim.kafka_written import ProducedTransaction
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
     TXN_OFFSET_COMMIT,
@@ -96,23 +96,23 @@ class TransactionalProducerNode(KafkaProducerNode):
                 yield from self._produce_on()
             except _FinalError:
                 self.sending.drop()
-                yield Pause(self.rng.randrange(AFTER_ERROR_MS_MAX))
+                yield ScriptPause(self.rng.randrange(AFTER_ERROR_MS_MAX))
 
     def _produce_on(self) -> Script[None]:
         """Make a producer, and use it. Raises _FinalError."""
         while not self.witness.wants(self.config.name):
-            yield Pause(1_000)
+            yield ScriptPause(1_000)
         yield from self._initialize(-1, -1)
         while True:
             position = yield from fetched_offset(self, self.witness, self._id, stable=True)
             if position is not None:
                 break
-            yield Pause(AGAIN_MS)
+            yield ScriptPause(AGAIN_MS)
         self._position = position
         while True:
             if self.witness.wants(self.config.name):
                 yield from self._transaction()
-            yield Pause(self.rng.randrange(self.config.pause_ms_max))
+            yield ScriptPause(self.rng.randrange(self.config.pause_ms_max))
 
     def _initialize(self, producer_id: int, epoch: int) -> Script[None]:
         """Get an id and an epoch; the given ones are those that it had (KIP-360)."""
@@ -135,7 +135,7 @@ class TransactionalProducerNode(KafkaProducerNode):
         transaction = self.witness.begins(self.config.name, self._id, epoch, span)
         is_well = yield from self._write(transaction)
         if self.rng.randrange(100) < SLOW_OF_100:
-            yield Pause(self.rng.randrange(2 * self.config.transaction_timeout_ms))
+            yield ScriptPause(self.rng.randrange(2 * self.config.transaction_timeout_ms))
         commit = is_well and self.rng.randrange(100) >= ABORTED_OF_100
         self.sending.drop()
         must_bump = self.sending.has_gap
@@ -143,7 +143,7 @@ class TransactionalProducerNode(KafkaProducerNode):
         if must_bump and not self.config.bumps:
             yield from self._initialize(self.sending.producer_id, self.sending.epoch)
 
-    def _write(self, transaction: Transaction) -> Script[bool]:
+    def _write(self, transaction: ProducedTransaction) -> Script[bool]:
         """Write the records and the offset; return whether the transaction may be committed."""
         known: set[int] = set()
         for _ in range(1 + self.rng.randrange(TURNS_MAX)):
@@ -158,7 +158,7 @@ class TransactionalProducerNode(KafkaProducerNode):
                 error = yield from self.round()
                 if error or self.sending.expired(self.now):
                     return False
-            yield Pause(self.rng.randrange(self.config.pause_ms_max))
+            yield ScriptPause(self.rng.randrange(self.config.pause_ms_max))
         if transaction.span is None:
             return True
         if not self.config.bumps:
@@ -191,7 +191,7 @@ class TransactionalProducerNode(KafkaProducerNode):
         reply = yield from self._asked(api, request, GROUP_KEY)
         return not _error_of(reply)
 
-    def _end(self, transaction: Transaction, *, commit: bool) -> Script[None]:
+    def _end(self, transaction: ProducedTransaction, *, commit: bool) -> Script[None]:
         """Commit or abort."""
         transaction.asks_commit = commit
         was_replaced = self.is_replaced()
@@ -223,7 +223,7 @@ class TransactionalProducerNode(KafkaProducerNode):
                     return reply
                 if error in ELSEWHERE:
                     self.forget(key_type, self._id)
-            yield Pause(AGAIN_MS)
+            yield ScriptPause(AGAIN_MS)
 
     def _accept(self, error: ErrorCode) -> None:
         """Raise _FinalError if there is an error."""

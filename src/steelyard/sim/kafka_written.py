@@ -9,7 +9,7 @@ Span = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
+class ProducedTransaction:
     """A transaction as its producer knows it."""
 
     name: str
@@ -30,10 +30,10 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class ProducedRecord:
     """A record. `source`: whose records are in order; `rank`: its place among them."""
 
     partition: int
     source: str
     rank: tuple[int, int]
-    transaction: Transaction | None
+    transaction: ProducedTransaction | None
