@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.nodes.consumer.kafka.contract import MemberState
-from steelyard.sim.kafka_judge import (
+from steelyard.sim.kafka.judge import (
     not_as_assigned,
     not_caught_up,
     not_one_group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steelyard.sim.kafka_sending import DELIVERY_MS, Batch, UnacknowledgedBatches
+from steelyard.sim.kafka.producers.sending import DELIVERY_MS, Batch, UnacknowledgedBatches
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
     PartitionProduceResponse,

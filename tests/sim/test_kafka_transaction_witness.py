@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.sim.kafka_committed_view import PartitionEnd
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import ProducedTransaction, Span
+from steelyard.sim.kafka.producers.committed_view import PartitionEnd
+from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
+from steelyard.sim.kafka.producers.written import ProducedTransaction, Span
 from steelyard.sim.world import Violation
 
 ID = "application"

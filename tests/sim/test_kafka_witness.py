@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steelyard.sim.checkers import Witness
-from steelyard.sim.kafka_witness import KafkaWitness, Seen
+from steelyard.sim.kafka.witness import KafkaWitness, Seen
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue, TopicPartition
 

@@ -12,7 +12,7 @@ from steelyard.nodes.broker.kafka.shares.fetch import ShareFetches
 from steelyard.nodes.broker.kafka.shares.in_flight import InFlight, RecordState
 from steelyard.nodes.broker.kafka.shares.sessions import ShareSessions
 from steelyard.nodes.broker.kafka.shares.share_partition import SharePartition
-from steelyard.sim import share_leaders
+from steelyard.sim.kafka.shares import leaders
 from steelyard.sim.scenario import Fault, Scenario
 from steelyard.wire.kafka.errors import ErrorCode
 
@@ -202,7 +202,7 @@ def test_a_session_that_loses_partitions(monkeypatch: pytest.MonkeyPatch) -> Non
         update(self, session, (), gone)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ShareSessions, "update", forgetful)
-    monkeypatch.setattr(share_leaders, "PROBE_EVERY", 1_000_000)  # no session begins anew
+    monkeypatch.setattr(leaders, "PROBE_EVERY", 1_000_000)  # no session begins anew
     grown = replace(
         CALM, interval_ms=1_000, faults=(Fault(kind="grow_topics", at_ms=6_000, count=2),)
     )

@@ -6,9 +6,9 @@ import pytest
 
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT, RELEASE, RENEW
 from steelyard.sim.checkers import Witness
-from steelyard.sim.kafka_witness import Seen
-from steelyard.sim.share_fates import Who
-from steelyard.sim.share_witness import SLACK_MS, ShareWitness
+from steelyard.sim.kafka.shares.fates import Who
+from steelyard.sim.kafka.shares.witness import SLACK_MS, ShareWitness
+from steelyard.sim.kafka.witness import Seen
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue, TopicPartition
 

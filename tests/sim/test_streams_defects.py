@@ -10,9 +10,9 @@ from steelyard.groups.kafka.streams import reconciliation, records
 from steelyard.groups.kafka.streams.group import StreamsGroup
 from steelyard.groups.kafka.streams.groups import StreamsGroups
 from steelyard.groups.kafka.streams.member import NO_TASKS
+from steelyard.sim.kafka.streams.witness import StreamsWitness
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario
-from steelyard.sim.streams_witness import StreamsWitness
 from steelyard.sim.world import Violation
 
 CALM = Scenario(

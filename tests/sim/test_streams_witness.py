@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
-from steelyard.sim.streams_witness import SLACK_MS, StreamsWitness
+from steelyard.sim.kafka.streams.witness import SLACK_MS, StreamsWitness
 from steelyard.sim.world import Violation
 
 SESSION_MS = 6_000

@@ -38,29 +38,29 @@ from steelyard.nodes.seam import KAFKA, Address, Link, Node
 from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
-from steelyard.sim.kafka_application import KafkaApplication, member_config
-from steelyard.sim.kafka_producing import PRODUCED_TOPIC, QUEUES, KafkaProducing
-from steelyard.sim.kafka_witness import KafkaWitness
-from steelyard.sim.network import TcpNetwork
-from steelyard.sim.order import Notary, OrderChecker
-from steelyard.sim.scenario import FaultKind, Scenario
-from steelyard.sim.share_leaders import SHARE_GROUP
-from steelyard.sim.share_member import (
+from steelyard.sim.kafka.application import KafkaApplication, member_config
+from steelyard.sim.kafka.producers.producing import PRODUCED_TOPIC, QUEUES, KafkaProducing
+from steelyard.sim.kafka.shares.leaders import SHARE_GROUP
+from steelyard.sim.kafka.shares.member import (
     ShareMemberConfig,
     ShareMemberNode,
     StopSharing,
     habits_of,
     limits_of,
 )
-from steelyard.sim.share_witness import ShareWitness
-from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
-from steelyard.sim.streams_member import (
+from steelyard.sim.kafka.shares.witness import ShareWitness
+from steelyard.sim.kafka.streams.member import (
     REPARTITIONS,
     StreamsMemberConfig,
     StreamsMemberNode,
     application_topology,
 )
-from steelyard.sim.streams_witness import StreamsWitness
+from steelyard.sim.kafka.streams.witness import StreamsWitness
+from steelyard.sim.kafka.witness import KafkaWitness
+from steelyard.sim.network import TcpNetwork
+from steelyard.sim.order import Notary, OrderChecker
+from steelyard.sim.scenario import FaultKind, Scenario
+from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
 from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import TopicAdministrator

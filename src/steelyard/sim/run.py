@@ -17,10 +17,10 @@ from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import GROUP, NodeFactories, Seat, SimCluster
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
-from steelyard.sim.kafka_application import KAFKA_GROUP
+from steelyard.sim.kafka.application import KAFKA_GROUP
+from steelyard.sim.kafka.streams.member import STREAMS_GROUP
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.silence import check_expelled
-from steelyard.sim.streams_member import STREAMS_GROUP
 from steelyard.sim.trace import Trace
 from steelyard.sim.workload import BATCH_MAX
 from steelyard.sim.world import Violation, World

@@ -171,7 +171,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     streams_standbys: int = 0
     """Standbys of its tasks with state."""
     kafka_producers: int = 0
-    """Kafka producers, which write to a topic of their own (`sim.kafka_producing`)."""
+    """Kafka producers, which write to a topic of their own (`sim.kafka.producers.producing`)."""
     kafka_transactional: int = 0
     """How many of them write in transactions; the others are idempotent."""
     kafka_transactional_ids: int = 1

@@ -21,7 +21,7 @@ from steelyard.nodes.broker.kafka.shares.share_partition import (
     RENEW,
 )
 from steelyard.nodes.seam import Address, Link
-from steelyard.sim.kafka_witness import Seen
+from steelyard.sim.kafka.witness import Seen
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.messages.share_data import (
     AcknowledgementBatch,

@@ -15,8 +15,8 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_E
 from steelyard.nodes.broker.kafka.shares.share_partition import RENEW
 from steelyard.nodes.calls.kafka import Lane
 from steelyard.nodes.seam import Address, Effect, Link
-from steelyard.sim.share_fates import Who
-from steelyard.sim.share_session import (
+from steelyard.sim.kafka.shares.fates import Who
+from steelyard.sim.kafka.shares.session import (
     Exchange,
     FetchLimits,
     Kinds,
@@ -25,7 +25,7 @@ from steelyard.sim.share_session import (
     ShareSession,
     forgotten,
 )
-from steelyard.sim.share_witness import ShareWitness
+from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.world import Violation
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode

@@ -23,7 +23,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Subscribe,
 )
 from steelyard.nodes.seam import Address, Handled, Link
-from steelyard.sim.kafka_witness import KafkaWitness, Seen
+from steelyard.sim.kafka.witness import KafkaWitness, Seen
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.world import Process, Violation
 from steelyard.types import TopicPartition

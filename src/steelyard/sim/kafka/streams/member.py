@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Address, Effect, Event, SetTimer, earliest
-from steelyard.sim.kafka_script import AGAIN_MS, ELSEWHERE, outcomes_of
-from steelyard.sim.streams_witness import StreamsWitness
+from steelyard.sim.kafka.script import AGAIN_MS, ELSEWHERE, outcomes_of
+from steelyard.sim.kafka.streams.witness import StreamsWitness
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (

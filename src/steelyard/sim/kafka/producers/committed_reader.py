@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from random import Random
 
 from steelyard.nodes.seam import Address
-from steelyard.sim.kafka_committed_view import CommittedView, PartitionEnd
-from steelyard.sim.kafka_script import (
+from steelyard.sim.kafka.producers.committed_view import CommittedView, PartitionEnd
+from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
+from steelyard.sim.kafka.script import (
     AGAIN_MS,
     ELSEWHERE,
     GROUP_KEY,
@@ -21,7 +22,6 @@ from steelyard.sim.kafka_script import (
     ScriptedNode,
     ScriptPause,
 )
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
 from steelyard.sim.world import Violation
 from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode

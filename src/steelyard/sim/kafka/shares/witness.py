@@ -27,8 +27,8 @@ from dataclasses import replace
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT, RENEW
 from steelyard.nodes.seam import Address
 from steelyard.sim.checkers import Witness
-from steelyard.sim.kafka_witness import Seen, message_in
-from steelyard.sim.share_fates import FINAL, Delivery, Fate, Final, UnseenAnswers, Who
+from steelyard.sim.kafka.shares.fates import FINAL, Delivery, Fate, Final, UnseenAnswers, Who
+from steelyard.sim.kafka.witness import Seen, message_in
 from steelyard.sim.world import Violation
 from steelyard.types import TopicPartition
 

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from random import Random
 
-from steelyard.sim.kafka_committed_reader import fetched_offset
-from steelyard.sim.kafka_producer import KafkaProducerConfig, KafkaProducerNode
-from steelyard.sim.kafka_script import (
+from steelyard.sim.kafka.producers.committed_reader import fetched_offset
+from steelyard.sim.kafka.producers.producer import KafkaProducerConfig, KafkaProducerNode
+from steelyard.sim.kafka.producers.sending import RETRIABLE
+from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
+from steelyard.sim.kafka.producers.written import ProducedTransaction
+from steelyard.sim.kafka.script import (
     AGAIN_MS,
     ELSEWHERE,
     GROUP_KEY,
@@ -26,9 +29,6 @@ from steelyard.sim.kafka_script import (
     Script,
     ScriptPause,
 )
-from steelyard.sim.kafka_sending import RETRIABLE
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import ProducedTransaction
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
     TXN_OFFSET_COMMIT,

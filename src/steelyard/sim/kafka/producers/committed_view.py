@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from steelyard.sim.kafka_written import ProducedRecord
+from steelyard.sim.kafka.producers.written import ProducedRecord
 from steelyard.sim.world import Violation
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from steelyard.nodes.seam import Address, Node
-from steelyard.sim.kafka_committed_reader import CommittedReaderNode
-from steelyard.sim.kafka_producer import KafkaProducerConfig, KafkaProducerNode
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_transactional_producer import TransactionalProducerNode
+from steelyard.sim.kafka.producers.committed_reader import CommittedReaderNode
+from steelyard.sim.kafka.producers.producer import KafkaProducerConfig, KafkaProducerNode
+from steelyard.sim.kafka.producers.transactional_producer import TransactionalProducerNode
+from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
 from steelyard.sim.scenario import Scenario
 
 PRODUCED_TOPIC = "Produced"

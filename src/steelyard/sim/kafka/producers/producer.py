@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 
 from steelyard.nodes.seam import Address
-from steelyard.sim.kafka_script import AGAIN_MS, ClientRequest, Script, ScriptedNode, ScriptPause
-from steelyard.sim.kafka_sending import Batch, UnacknowledgedBatches
-from steelyard.sim.kafka_transaction_witness import KafkaTransactionWitness
-from steelyard.sim.kafka_written import ProducedTransaction
+from steelyard.sim.kafka.producers.sending import Batch, UnacknowledgedBatches
+from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
+from steelyard.sim.kafka.producers.written import ProducedTransaction
+from steelyard.sim.kafka.script import AGAIN_MS, ClientRequest, Script, ScriptedNode, ScriptPause
 from steelyard.sim.world import Violation
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import PRODUCE

@@ -1,7 +1,7 @@
 """A member of a share group (KIP-932): its heartbeats, and its requests to leaders of partitions.
 
 A model of Java's KafkaShareConsumer. It searches for its coordinator, joins, and fetches from the
-leaders what it is told (`share_leaders`). `StopSharing` ends its sessions, which releases what it
+leaders what it is told (`leaders`). `StopSharing` ends its sessions, which releases what it
 has, and leaves the group. Source: the client's ShareMembershipManager.java,
 ShareHeartbeatRequestManager.java.
 """
@@ -32,10 +32,10 @@ from steelyard.nodes.seam import (
     SetTimer,
     earliest,
 )
+from steelyard.sim.kafka.shares.leaders import SHARE_GROUP, ShareLeaders
+from steelyard.sim.kafka.shares.session import Exchange, FetchLimits, Place, ShareHabits
+from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.scenario import Scenario
-from steelyard.sim.share_leaders import SHARE_GROUP, ShareLeaders
-from steelyard.sim.share_session import Exchange, FetchLimits, Place, ShareHabits
-from steelyard.sim.share_witness import ShareWitness
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply

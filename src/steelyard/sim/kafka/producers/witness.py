@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from steelyard.sim.kafka_committed_view import CommittedView
-from steelyard.sim.kafka_written import ProducedRecord, ProducedTransaction, Span
+from steelyard.sim.kafka.producers.committed_view import CommittedView
+from steelyard.sim.kafka.producers.written import ProducedRecord, ProducedTransaction, Span
 from steelyard.sim.world import Violation
 
 LAST_COMMITS = 2

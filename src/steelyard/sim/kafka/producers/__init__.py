@@ -1,0 +1,1 @@
+"""Kafka producers, a reader of what they commit, and the rules for both."""

@@ -1,0 +1,1 @@
+"""Members of a share group (KIP-932), and what the group owes."""
