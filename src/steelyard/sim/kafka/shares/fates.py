@@ -9,9 +9,14 @@ from typing import NamedTuple
 
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT
 from steelyard.nodes.seam import Address, Link
+from steelyard.types import TopicPartition
 
 FINAL = (ACCEPT, REJECT)
 """Acknowledgements after which a record does not come again."""
+
+
+Where = tuple[TopicPartition, int]
+"""A partition, and the offset of a record."""
 
 
 class Who(NamedTuple):
@@ -23,7 +28,7 @@ class Who(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ShareDelivery:
     """One delivery of a record, in true time.
 
     It was acquired between `sent_at` and `received_at`; `run`: of the broker, at `sent_at`.
@@ -50,11 +55,11 @@ class Fate:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.told: Delivery | None = None
+        self.told: ShareDelivery | None = None
         """The delivery with the highest count."""
-        self.hold: Delivery | None = None
+        self.hold: ShareDelivery | None = None
         """The delivery to the member that has it, if that is known and it may have it still."""
-        self.ending: dict[str, Delivery] = {}
+        self.ending: dict[str, ShareDelivery] = {}
         """By member: what it had when it sent an acknowledgement that is not answered yet."""
         self.final: Final | None = None
         self.maybe = 0

@@ -20,9 +20,9 @@ from steelyard.sim.kafka.shares.session import (
     Exchange,
     FetchLimits,
     Kinds,
+    LeaderSession,
     Place,
     ShareHabits,
-    ShareSession,
     forgotten,
 )
 from steelyard.sim.kafka.shares.witness import ShareWitness
@@ -78,7 +78,7 @@ class ShareLeaders:
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         self._leaders: dict[Place, Address] = {}
-        self._sessions: dict[Address, ShareSession] = {}
+        self._sessions: dict[Address, LeaderSession] = {}
         self._is_stopping = False
 
     # -- what to fetch -----------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class ShareLeaders:
             by_leader.setdefault(self._leaders[place], {})[place] = None
         for leader, places in by_leader.items():
             if leader not in self._sessions:
-                self._sessions[leader] = ShareSession(leader, self._habits, self._rng)
+                self._sessions[leader] = LeaderSession(leader, self._habits, self._rng)
             self._sessions[leader].wants(places, now)
         held = frozenset(TopicPartition(self._names[topic], part) for topic, part in known)
         self._witness.assigned(self._name, held)
@@ -146,7 +146,7 @@ class ShareLeaders:
                 session.next_at = None
                 self._go_on(session, now, effects)
 
-    def _go_on(self, session: ShareSession, now: int, effects: list[Effect]) -> None:
+    def _go_on(self, session: LeaderSession, now: int, effects: list[Effect]) -> None:
         if session.epoch == FIRST_EPOCH:
             session.reset(now)
             if session.wanted and not self._is_stopping:
@@ -167,7 +167,7 @@ class ShareLeaders:
         else:
             session.next_at = session.due_at
 
-    def _begin(self, session: ShareSession, kinds: Kinds, now: int, epoch: int) -> Exchange:
+    def _begin(self, session: LeaderSession, kinds: Kinds, now: int, epoch: int) -> Exchange:
         """Return the next request of a session, noted where that matters."""
         run = self._witness.run_of(session.leader)
         exchange = Exchange(session, epoch, now, run, kinds=kinds)
@@ -178,7 +178,7 @@ class ShareLeaders:
             self._witness.acknowledges(who, partition, offsets)
         return exchange
 
-    def _fetch(self, session: ShareSession, kinds: Kinds, now: int, effects: list[Effect]) -> None:
+    def _fetch(self, session: LeaderSession, kinds: Kinds, now: int, effects: list[Effect]) -> None:
         exchange = self._begin(session, kinds, now, session.epoch)
         exchange.is_fetch, exchange.named = True, dict(session.wanted)
         self._witness.unseen.fetches(self._name, session.leader)
@@ -204,7 +204,7 @@ class ShareLeaders:
             effects,
         )
 
-    def _probe(self, session: ShareSession, now: int, effects: list[Effect]) -> None:
+    def _probe(self, session: LeaderSession, now: int, effects: list[Effect]) -> None:
         """Send an epoch of the past or of the future."""
         epoch = session.epoch + self._rng.choice((-1, 1, 5))
         exchange = self._begin(session, {}, now, max(epoch, 1))
@@ -223,7 +223,7 @@ class ShareLeaders:
         self._call(lane, SHARE_FETCH, message, exchange, now, effects)
 
     def _acknowledge(
-        self, session: ShareSession, kinds: Kinds, now: int, effects: list[Effect]
+        self, session: LeaderSession, kinds: Kinds, now: int, effects: list[Effect]
     ) -> None:
         """Acknowledge without a fetch, at the end of the session if the member stops."""
         epoch = LAST_EPOCH if self._is_stopping else session.epoch

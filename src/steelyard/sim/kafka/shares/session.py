@@ -97,7 +97,7 @@ class _Held:
 class Exchange:
     """A request to the leader that is under way. `is_probe`: its epoch is a wrong one."""
 
-    session: ShareSession
+    session: LeaderSession
     epoch: int
     sent_at: int
     run: int
@@ -110,7 +110,7 @@ class Exchange:
     """What the session fetches if the request is answered well."""
 
 
-class ShareSession:
+class LeaderSession:
     """See the module docstring. `leader`: its address."""
 
     def __init__(self, leader: Address, habits: ShareHabits, rng: Random) -> None:

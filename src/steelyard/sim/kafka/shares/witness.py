@@ -27,7 +27,15 @@ from dataclasses import replace
 from steelyard.nodes.broker.kafka.shares.share_partition import ACCEPT, REJECT, RENEW
 from steelyard.nodes.seam import Address
 from steelyard.sim.checkers import Witness
-from steelyard.sim.kafka.shares.fates import FINAL, Delivery, Fate, Final, UnseenAnswers, Who
+from steelyard.sim.kafka.shares.fates import (
+    FINAL,
+    Fate,
+    Final,
+    ShareDelivery,
+    UnseenAnswers,
+    Where,
+    Who,
+)
 from steelyard.sim.kafka.witness import Seen, message_in
 from steelyard.sim.world import Violation
 from steelyard.types import TopicPartition
@@ -60,7 +68,7 @@ class ShareWitness:
         self.is_alive: Callable[[str], bool] = lambda name: True
         self.run_of: Callable[[Address], int] = lambda leader: 0
         """How often a broker was started."""
-        self._fates: dict[tuple[TopicPartition, int], Fate] = {}
+        self._fates: dict[Where, Fate] = {}
         self._suspicions: dict[Who, list[tuple[int, str]]] = {}
         """Broken rules, if a member is answered that asked after that time."""
         self.unseen = UnseenAnswers(self._is_member_alive)
@@ -102,9 +110,9 @@ class ShareWitness:
             fate = self._fates.setdefault(where, Fate(number))
             if fate.number != number:
                 raise Violation(f"{where} held message {fate.number}, now {number}")
-            self._check_one(where, fate, Delivery(who, count, sent_at, now, run))
+            self._check_one(where, fate, ShareDelivery(who, count, sent_at, now, run))
 
-    def _check_one(self, where: tuple[TopicPartition, int], fate: Fate, new: Delivery) -> None:
+    def _check_one(self, where: Where, fate: Fate, new: ShareDelivery) -> None:
         name, count, final = new.who.name, new.count, fate.final
         if not 1 <= count <= self._deliveries_max:
             raise Violation(f"{name} gets {where} for the {count}th time")
@@ -120,9 +128,7 @@ class ShareWitness:
         if fate.told is None or count >= fate.told.count:
             fate.told = new
 
-    def _check_count(
-        self, where: tuple[TopicPartition, int], told: Delivery | None, new: Delivery
-    ) -> None:
+    def _check_count(self, where: Where, told: ShareDelivery | None, new: ShareDelivery) -> None:
         if told is None or not self._is_sure or new.sent_at < told.received_at:
             return
         is_same_run = told.run == self.run_of(new.who.leader)
@@ -132,7 +138,7 @@ class ShareWitness:
                 f" after {told.who.name} for the {told.count}th"
             )
 
-    def _check_holder(self, where: tuple[TopicPartition, int], fate: Fate, new: Delivery) -> None:
+    def _check_holder(self, where: Where, fate: Fate, new: ShareDelivery) -> None:
         """Compare with the delivery to whoever has the record, and note who has it now."""
         old = fate.hold
         if old is None:
@@ -145,20 +151,20 @@ class ShareWitness:
         else:
             fate.hold = None  # answers overtook each other, around a restart of the broker
 
-    def _follows(self, later: Delivery, earlier: Delivery) -> bool:
+    def _follows(self, later: ShareDelivery, earlier: ShareDelivery) -> bool:
         """Return whether a delivery was acquired after another one for certain."""
         return later.sent_at >= earlier.received_at or (
             self._is_sure and later.count > earlier.count
         )
 
-    def _suspect(self, where: tuple[TopicPartition, int], first: Delivery, new: Delivery) -> None:
+    def _suspect(self, where: Where, first: ShareDelivery, new: ShareDelivery) -> None:
         left_ms = self._locked_until(first) - new.received_at
         if left_ms > 0:
             has = f"{first.who.name} has it for {left_ms} ms more"
             text = f"{new.who.name} gets {where}, {has}"
             self._suspicions.setdefault(first.who, []).append((new.received_at, text))
 
-    def _locked_until(self, delivery: Delivery) -> int:
+    def _locked_until(self, delivery: ShareDelivery) -> int:
         return delivery.sent_at + self._lock_ms - SLACK_MS
 
     # -- acknowledgements --------------------------------------------------------------------------
@@ -294,7 +300,7 @@ class ShareWitness:
         }
 
     @property
-    def numbers(self) -> Mapping[tuple[TopicPartition, int], int]:
+    def numbers(self) -> Mapping[Where, int]:
         """Return the number of each message that was delivered."""
         return {where: fate.number for where, fate in self._fates.items()}
 
@@ -321,7 +327,7 @@ class ShareWitness:
             )
         return None
 
-    def _is_over(self, where: tuple[TopicPartition, int], fate: Fate) -> bool:
+    def _is_over(self, where: Where, fate: Fate) -> bool:
         told = fate.told
         assert told is not None
         if fate.final is not None or fate.number in self._witness.damage.lost:
