@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from steelyard.sim.__main__ import main, summary
+from steelyard.sim.drawing import draw
 from steelyard.sim.run import run
-from steelyard.sim.swarm import draw
 
 SEEDS = "10..12"
 

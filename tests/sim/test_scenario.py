@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from steelyard.errors import ConfigError
+from steelyard.sim.drawing import draw
 from steelyard.sim.run import run
 from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario, dump, load
-from steelyard.sim.swarm import draw
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))

@@ -7,9 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from steelyard.sim.__main__ import failure
+from steelyard.sim.drawing import draw
 from steelyard.sim.run import RunOutcome
 from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario
-from steelyard.sim.swarm import draw, run_seeds, shrink
+from steelyard.sim.shrinking import shrink
+from steelyard.sim.swarm import run_seeds
 
 SEEDS = range(1, 201)
 MANY_SEEDS = range(1_000)

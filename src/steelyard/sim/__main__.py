@@ -29,9 +29,11 @@ from types import FrameType
 
 from steelyard.errors import ConfigError
 from steelyard.sim.compare import compare, table
+from steelyard.sim.drawing import draw
 from steelyard.sim.run import RunOutcome, run
 from steelyard.sim.scenario import Scenario, dump, load
-from steelyard.sim.swarm import CHECK_EVERY, draw, run_seeds, shrink
+from steelyard.sim.shrinking import shrink
+from steelyard.sim.swarm import CHECK_EVERY, run_seeds
 
 SEEDS_MAX = 1_000_000
 

@@ -1,7 +1,7 @@
 """A scenario is data: a cluster, a workload, faults in virtual time, and how long healing may take.
 
-Read from TOML (`load`), drawn from a seed (`swarm.draw`), or written by hand in a test. Times in a
-scenario are ms since its beginning; percentages are whole numbers of 100.
+Read from TOML (`load`), drawn from a seed (`drawing.draw`), or written by hand in a test. Times in
+a scenario are ms since its beginning; percentages are whole numbers of 100.
 """
 
 from __future__ import annotations
@@ -60,6 +60,13 @@ FaultKind = Literal[
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+
+FIRST_FAULT_MS = 5_000
+"""Drawn faults begin then, when the cluster has started."""
+
+SHORT_MS = (500, 10_000)
+LONG_MS = (2_000, 60_000)
+"""How long drawn faults last."""
 
 PLANNED: frozenset[FaultKind] = frozenset({"join", "leave", "grow_topics"})
 """What operators do; nothing is broken by it."""
