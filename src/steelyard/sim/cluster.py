@@ -39,27 +39,25 @@ from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.kafka.application import KafkaApplication, member_config
-from steelyard.sim.kafka.producers.producing import PRODUCED_TOPIC, QUEUES, KafkaProducing
+from steelyard.sim.kafka.producers.producing import KafkaProducing
 from steelyard.sim.kafka.shares.leaders import SHARE_GROUP
 from steelyard.sim.kafka.shares.member import (
     ShareMemberConfig,
     ShareMemberNode,
     StopSharing,
-    habits_of,
-    limits_of,
 )
+from steelyard.sim.kafka.shares.members import ShareMembers
 from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.kafka.streams.member import (
-    REPARTITIONS,
     StreamsMemberConfig,
     StreamsMemberNode,
-    application_topology,
 )
+from steelyard.sim.kafka.streams.threads import StreamsThreads
 from steelyard.sim.kafka.streams.witness import StreamsWitness
 from steelyard.sim.kafka.witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
-from steelyard.sim.scenario import FaultKind, Scenario
+from steelyard.sim.scenario import Scenario
 from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
 from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
@@ -82,9 +80,6 @@ HEARTBEAT_MS_MAX = 5_000
 """Interval of heartbeats in KIP-848 groups, unless a third of the session is shorter."""
 EVERY_CLIENT = ((CLIENT_ID, None),)
 """The entity of a quota that each client id has."""
-
-UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_broker"})
-"""Faults around which a broker may forget how often it delivered a record to a share group."""
 
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
@@ -133,15 +128,17 @@ class SimCluster:
         self.scenario = scenario
         self.witness = witness
         self.network = TcpNetwork(world, scenario.weather)
-        self._parts = parts
+        self.parts = parts
         self._rng = world.rng("cluster")
         self.nameservers = [
-            self._seat(f"nameserver-{n}", 1 + n) for n in range(scenario.nameservers)
+            self.new_seat(f"nameserver-{n}", 1 + n) for n in range(scenario.nameservers)
         ]
         self.brokers = [
-            self._seat(f"broker-{'abcdefgh'[n]}", 11 + n) for n in range(scenario.brokers)
+            self.new_seat(f"broker-{'abcdefgh'[n]}", 11 + n) for n in range(scenario.brokers)
         ]
-        self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
+        self.producers = [
+            self.new_seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)
+        ]
         self.members: list[Seat] = []
         self.kafka_members: list[Seat] = []
         self.kafka_witness = KafkaWitness(
@@ -149,16 +146,9 @@ class SimCluster:
             planned=scenario.duplicates_max == 0,
             by_generations=scenario.kafka_protocol == "classic",
         )
-        self.streams_threads: list[Seat] = []
-        self.streams = StreamsWitness(scenario.kafka_session_timeout_ms)
-        self.streams.true_time = lambda who, at: self._streams_seat(who).host.clock.true_time(at)
-        self.streams.is_alive = self._is_streams_alive
-        self.kafka_producers: list[Seat] = []
-        self.kafka_reader: Seat | None = None
-        self.producing = KafkaProducing(scenario, self._bootstrap)
-        self.producing.witness.is_wanted = self._is_producer_wanted
-        self.share_members: list[Seat] = []
-        self.shares = self._share_witness()
+        self.streams_threads = StreamsThreads(self)
+        self.kafka_producing = KafkaProducing(self)
+        self.share_members = ShareMembers(self)
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self.table: CompactedTable | None = None
@@ -166,10 +156,10 @@ class SimCluster:
             self.table = CompactedTable(world, scenario.table_keys, scenario.body_bytes_max)
         self._listeners: dict[str, Listener] = {}
         self._topics: TopicAdministrator | None = None
-        self.admin = self._seat("admin", 250)
+        self.admin = self.new_seat("admin", 250)
         self.strangers: list[Seat] = []
         if scenario.accounts:
-            self.strangers = [self._seat(f"stranger-{n}", 252 + n) for n in range(2)]
+            self.strangers = [self.new_seat(f"stranger-{n}", 252 + n) for n in range(2)]
         self.asking: Strangers | None = None
         """What the strangers do."""
         self.decisions = Decisions(world, witness)
@@ -188,7 +178,8 @@ class SimCluster:
         witness.number_at = self.number_at
         witness.can_read = lambda queue: self.broker_log_end(queue) is not None
 
-    def _seat(self, name: str, last_byte: int) -> Seat:
+    def new_seat(self, name: str, last_byte: int) -> Seat:
+        """Return a new machine, with this last byte of its address."""
         scenario, rng = self.scenario, self._rng
         skew, drift = scenario.skew_ms_max, scenario.drift_ppm_max
         clock = Clock(rng.randrange(-skew, skew + 1), rng.randrange(-drift, drift + 1))
@@ -206,7 +197,11 @@ class SimCluster:
         return tuple(f"{seat.host.ip}:{NAMESERVER_PORT}" for seat in self.nameservers)
 
     @property
-    def _bootstrap(self) -> tuple[Address, ...]:
+    def broker_addresses(self) -> list[Address]:
+        return [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+
+    @property
+    def bootstrap(self) -> tuple[Address, ...]:
         """Return the Kafka listeners of all brokers."""
         return tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers)
 
@@ -219,9 +214,9 @@ class SimCluster:
             *self.producers,
             *self.members,
             *self.kafka_members,
-            *self.streams_threads,
-            *self.kafka_producers,
-            *self.share_members,
+            *self.streams_threads.seats,
+            *self.kafka_producing.seats,
+            *self.share_members.seats,
         ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
@@ -232,10 +227,10 @@ class SimCluster:
         if seat.process.alive or not seat.host.up:
             return
         if seat in self.nameservers:
-            self._run(
+            self.run(
                 seat,
+                lambda now: self.parts.nameserver(NameserverConfig(), **self._accounts),
                 NAMESERVER_PORT,
-                lambda now: self._parts.nameserver(NameserverConfig(), **self._accounts),
             )
         elif seat in self.brokers:
             self._start_broker(seat, kill_in_write)
@@ -245,17 +240,17 @@ class SimCluster:
             self._start_member(seat)
         elif seat in self.kafka_members:
             self._start_kafka_member(seat)
-        elif seat in self.streams_threads:
-            self._start_streams_thread(seat)
-        elif seat in self.kafka_producers:
-            self._start_kafka_producer(seat)
-        elif seat in self.share_members:
-            self._start_share_member(seat)
+        elif seat in self.streams_threads.seats:
+            self.streams_threads.start(seat)
+        elif seat in self.kafka_producing.seats:
+            self.kafka_producing.start(seat)
+        elif seat in self.share_members.seats:
+            self.share_members.start(seat)
         elif seat in self.strangers:
             config = LIAR if self.strangers.index(seat) else None
-            self._run(seat, 0, lambda now: AdminNode(config))
+            self.run(seat, lambda now: AdminNode(config))
         else:
-            self._run(seat, 0, lambda now: AdminNode(self._operator()))
+            self.run(seat, lambda now: AdminNode(self._operator()))
 
     @property
     def _accounts(self) -> dict[str, Accounts]:
@@ -275,7 +270,7 @@ class SimCluster:
         """Let strangers ask all servers from now on."""
         for seat in self.strangers:
             self.start(seat)
-        servers = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        servers = self.broker_addresses
         self.asking = Strangers(
             self.world,
             [partial(getattr, seat, "process") for seat in self.strangers],
@@ -285,14 +280,15 @@ class SimCluster:
             self.world.rng("strangers"),
         )
 
-    def _run(
+    def run(
         self,
         seat: Seat,
-        port: int,
         build: Callable[[int], Node],
+        port: int = 0,
         take_dirty: Callable[[], Callable[[], None]] | None = None,
         kafka: KafkaConfig | None = None,
     ) -> None:
+        """Start a node on a machine. `port`: that it listens on, 0 for none."""
         process = Process(
             self.world, self.network, seat.host, seat.name, port=port, take_dirty=take_dirty
         )
@@ -336,7 +332,7 @@ class SimCluster:
 
         def build(now: int) -> Node:
             seat.store = self._open(mount, config, now)
-            broker = self._parts.broker(config, seat.store, rng, **self._accounts)
+            broker = self.parts.broker(config, seat.store, rng, **self._accounts)
             if self.order is not None:
                 broker = Notary(broker, seat.name, self.order, lambda: self.world.now)
             if not scenario.thread_ms_max:
@@ -345,7 +341,7 @@ class SimCluster:
             return Threaded(broker, scenario.thread_ms_max, pool_rng)
 
         try:
-            self._run(seat, BROKER_PORT, build, take_dirty, config.kafka)
+            self.run(seat, build, BROKER_PORT, take_dirty, config.kafka)
             if seat.process.alive and seat.name in self.witness.damage.records:
                 record = self.witness.damage.records[seat.name]
                 raise Violation(f"{seat.name} starts, though {record.path} is damaged")
@@ -398,7 +394,7 @@ class SimCluster:
                 self.table.check(seat.name, seat.store)
 
     def _open(self, mount: Mount, config: BrokerConfig, now: int) -> Store:
-        store = Store(self._parts.disk(mount), config.store, identity_of(config))
+        store = Store(self.parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
         self._prepare(store)
@@ -432,13 +428,13 @@ class SimCluster:
         )
         ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self._parts.producer(config, ids, rng))
+        self.run(seat, lambda now: self.parts.producer(config, ids, rng))
         seat.process.on_hand = self.decisions.hand
 
     def add_member(self) -> None:
         """Let a new member join the group, on a machine of its own."""
         number = len(self.members)
-        seat = self._seat(f"member-{number}", 151 + number)
+        seat = self.new_seat(f"member-{number}", 151 + number)
         self.members.append(seat)
         self._start_member(seat)
 
@@ -459,7 +455,7 @@ class SimCluster:
             **self._signing(MEMBER.name, MEMBER.password),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
+        self.run(seat, lambda now: self.parts.consumer(config, rng))
         process, who = seat.process, f"{seat.name} {seat.runs}"
         listener = Listener(self.world, scenario, self.witness, self.order, who)
         process.on_hand = listener.hand
@@ -472,7 +468,7 @@ class SimCluster:
     def add_kafka_member(self) -> None:
         """Let a new member join the Kafka group, on a machine of its own."""
         number = len(self.kafka_members)
-        seat = self._seat(f"kafka-{number}", 201 + number)
+        seat = self.new_seat(f"kafka-{number}", 201 + number)
         self.kafka_members.append(seat)
         self._start_kafka_member(seat)
 
@@ -482,131 +478,16 @@ class SimCluster:
             self.scenario, self.kafka_witness, seat.process, seat.runs, tuple(self.topics)
         )
 
-    def add_streams_thread(self) -> None:
-        """Let a new thread join the Kafka Streams group, two of which share a process."""
-        number = len(self.streams_threads)
-        seat = self._seat(f"streams-{number}", 231 + number)
-        self.streams_threads.append(seat)
-        self._start_streams_thread(seat)
-
-    def _start_streams_thread(self, seat: Seat) -> None:
-        config = StreamsMemberConfig(
-            f"{seat.name} {seat.runs + 1}",
-            f"process-{self.streams_threads.index(seat) // 2}",
-            self._bootstrap,
-            application_topology(self.topics[0]),
-        )
-        rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self._parts.streams(config, self.streams, rng))
-
-    def _streams_seat(self, who: str) -> Seat:
-        return next(seat for seat in self.streams_threads if seat.name == who.partition(" ")[0])
-
-    def _is_streams_alive(self, who: str) -> bool:
-        seat = self._streams_seat(who)
-        return seat.process.alive and who == f"{seat.name} {seat.runs}"
-
-    def streams_complaint(self, partitions: int) -> str | None:
-        """Return what keeps the Kafka Streams group from running all its tasks, or None.
-
-        `partitions`: of the topic that it reads.
-        """
-        if not any(seat.process.alive for seat in self.streams_threads):
-            return None
-        tasks = {"0": partitions, "1": REPARTITIONS}
-        return self.streams.not_running(tasks, {"1"}, self.scenario.streams_standbys)
-
-    # -- Kafka producers ---------------------------------------------------------------------------
-
-    def add_kafka_producer(self) -> None:
-        """Start a new Kafka producer, on a machine of its own."""
-        number = len(self.kafka_producers)
-        seat = self._seat(f"kafka-producer-{number}", 121 + number)
-        self.kafka_producers.append(seat)
-        self._start_kafka_producer(seat)
-
-    def _start_kafka_producer(self, seat: Seat) -> None:
-        number, run = self.kafka_producers.index(seat), seat.runs + 1
-        rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self.producing.producer(number, seat.name, run, rng))
-
-    def _is_producer_wanted(self, name: str) -> bool:
-        return next(seat for seat in self.kafka_producers if seat.name == name).wanted
-
-    def start_kafka_reader(self) -> None:
-        """Start the reader of what Kafka producers write, or start it anew."""
-        if self.kafka_reader is None:
-            self.kafka_reader = self._seat("kafka-reader", 131)
-        seat = self.kafka_reader
-        seat.process.die("it is to read all again")
-        rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self.producing.reader(rng))
-
-    def create_produced_topic(self) -> None:
-        """Let the administrator create the topic of the Kafka producers."""
-        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
-        TopicAdministrator(
-            self.world, self.admin.process, [PRODUCED_TOPIC], addresses, QUEUES
-        ).create()
-
-    # -- observers of groups -----------------------------------------------------------------------
-    def _share_witness(self) -> ShareWitness:
-        scenario = self.scenario
-        witness = ShareWitness(
-            self.witness,
-            lock_ms=scenario.share_lock_ms,
-            deliveries_max=scenario.share_deliveries_max,
-            session_ms=scenario.kafka_session_timeout_ms,
-            is_sure=not any(fault.kind in UNSURE for fault in scenario.faults),
-        )
-        seats = {f"{seat.host.ip}:{KAFKA_PORT}": seat for seat in self.brokers}
-        witness.now = lambda: self.world.now
-        witness.true_time = lambda name, at: self._share_seat(name).host.clock.true_time(at)
-        witness.is_alive = self._is_sharing
-        witness.run_of = lambda leader: seats[leader].runs
-        return witness
-
-    def add_share_member(self) -> None:
-        """Let a new member join the share group, on a machine of its own."""
-        number = len(self.share_members)
-        seat = self._seat(f"share-{number}", 132 + number)
-        self.share_members.append(seat)
-        self._start_share_member(seat)
-
-    def _start_share_member(self, seat: Seat) -> None:
-        config = ShareMemberConfig(
-            seat.name,
-            f"{seat.name} {seat.runs + 1}",
-            tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers),
-            tuple(self.topics),
-            habits_of(self.scenario),
-            limits_of(self.scenario),
-        )
-        rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self._parts.share(config, self.shares, rng))
-
-    def _share_seat(self, name: str) -> Seat:
-        return next(seat for seat in self.share_members if seat.name == name.partition(" ")[0])
-
-    def _is_sharing(self, name: str) -> bool:
-        seat = self._share_seat(name)
-        return seat.process.alive and name == f"{seat.name} {seat.runs}"
-
-    def share_complaint(self, partitions: dict[str, int]) -> str | None:
-        """Return what the share group has not done yet, or None. `partitions`: by topic."""
-        alive = [f"{seat.name} {seat.runs}" for seat in self.share_members if seat.process.alive]
-        return self.shares.unassigned(partitions, alive) if alive else None
-
     def start_auditor(self) -> Process:
         """Start a consumer that requests the Kafka group's offsets without being a member."""
-        seat = self._seat("auditor", 251)
+        seat = self.new_seat("auditor", 251)
         self._run_kafka_consumer(seat)
         return seat.process
 
     def _run_kafka_consumer(self, seat: Seat) -> None:
-        config = member_config(self.scenario, seat.name, self._bootstrap)
+        config = member_config(self.scenario, seat.name, self.bootstrap)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
-        self._run(seat, 0, lambda now: self._parts.kafka_consumer(config, rng))
+        self.run(seat, lambda now: self.parts.kafka_consumer(config, rng))
 
     def application(self, seat: Seat) -> KafkaApplication:
         """Return the application of a Kafka member's latest run."""
@@ -616,7 +497,7 @@ class SimCluster:
         """Ask a member of any group to leave properly; `then` gets the result."""
         if seat in self.kafka_members:
             self.application(seat).leave(then)
-        elif seat in self.share_members:
+        elif seat in self.share_members.seats:
             seat.process.ask(StopSharing(), then)
         else:
             seat.process.ask(StopMember(), then)
@@ -647,7 +528,7 @@ class SimCluster:
 
     def create_topics(self) -> None:
         """Let the administrator create every topic on every broker."""
-        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        addresses = self.broker_addresses
         queues = self.scenario.queues
         self._topics = TopicAdministrator(
             self.world, self.admin.process, self.topics, addresses, queues
@@ -657,7 +538,7 @@ class SimCluster:
     def create_table(self) -> None:
         """Let the administrator create the topic that is compacted."""
         assert self.table is not None
-        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        addresses = self.broker_addresses
         self.table.create(self.admin.process, addresses)
 
     def grow_topics(self, queues: int) -> bool:

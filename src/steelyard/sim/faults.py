@@ -292,13 +292,13 @@ class Fates:
     def _members(self) -> list[Seat]:
         """Return the members of groups that may leave."""
         cluster = self._cluster
-        return [*cluster.members, *cluster.kafka_members, *cluster.share_members]
+        return [*cluster.members, *cluster.kafka_members, *cluster.share_members.seats]
 
     @property
     def _mortals(self) -> list[Seat]:
         """Return the members of all groups, and Kafka producers: they may be killed."""
         cluster = self._cluster
-        return [*self._members, *cluster.streams_threads, *cluster.kafka_producers]
+        return [*self._members, *cluster.streams_threads.seats, *cluster.kafka_producing.seats]
 
     def _kill_member(self, fault: Fault, seat: Seat) -> bool:
         if not self._may_go(fault, seat):
@@ -341,9 +341,9 @@ class Fates:
         groups = (
             cluster.members,
             cluster.kafka_members,
-            cluster.streams_threads,
-            cluster.kafka_producers,
-            cluster.share_members,
+            cluster.streams_threads.seats,
+            cluster.kafka_producing.seats,
+            cluster.share_members.seats,
         )
         (group,) = (group for group in groups if seat in group)
         stays = [s for s in group if s.wanted and s is not seat]
@@ -353,7 +353,7 @@ class Fates:
         if fault.target == "kafka":
             self._cluster.add_kafka_member()
         elif fault.target == "share":
-            self._cluster.add_share_member()
+            self._cluster.share_members.add()
         else:
             self._cluster.add_member()
         return True

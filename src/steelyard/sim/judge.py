@@ -84,8 +84,8 @@ class Judge:
             unfinished = self._kafka.unfinished()
             if unfinished is not None:
                 return unfinished
-        if self._cluster.share_members:
-            unfinished = self._cluster.shares.unfinished()
+        if self._cluster.share_members.seats:
+            unfinished = self._cluster.share_members.witness.unfinished()
             if unfinished is not None:
                 return unfinished
         for queue, end in self._logs():
@@ -202,18 +202,18 @@ class Judge:
         """Return what keeps the Kafka Streams group from running all its tasks, or None."""
         if not self._cluster.scenario.streams_threads:
             return None
-        return self._cluster.streams_complaint(self._partitions[self._topics[0]])
+        return self._cluster.streams_threads.complaint(self._partitions[self._topics[0]])
 
     def _kafka_producers(self) -> str | None:
         """Return what is not well with what Kafka producers write, or None."""
         if not self._cluster.scenario.kafka_producers:
             return None
-        return self._cluster.producing.incomplete()
+        return self._cluster.kafka_producing.incomplete()
 
     def _share_group(self) -> str | None:
         """Return which partition no member of the share group has, or None."""
         partitions = {topic: self._partitions[topic] for topic in self._topics}
-        return self._cluster.share_complaint(partitions)
+        return self._cluster.share_members.complaint(partitions)
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)
@@ -280,7 +280,7 @@ class Judge:
             if position not in found:
                 raise Violation(f"acknowledged message {number} is not in its log: {position}")
         self._kafka.compare(found)
-        compare_queues(self._cluster.shares.numbers, found)
+        compare_queues(self._cluster.share_members.witness.numbers, found)
 
     def _past_damage(self, queue: MessageQueue, offset: int) -> int:
         while (queue, offset) in self._witness.damage.given_up:
@@ -305,7 +305,7 @@ class Judge:
         """
         ends = [(queue, end) for queue, end in self._logs() if end]
         cluster = self._cluster
-        members = [*cluster.members, *cluster.kafka_members, *cluster.share_members]
+        members = [*cluster.members, *cluster.kafka_members, *cluster.share_members.seats]
         self._stop(members, cluster.stop_member)
         self._world.run(self._world.now + 1_000)
         for queue, end in ends:

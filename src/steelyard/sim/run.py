@@ -118,7 +118,7 @@ class _Show:
         while world.now < max(self._fates.healed_at, self._last_publish_at):
             world.run(max(self._fates.healed_at, self._last_publish_at))
         self._fates.heal()
-        self._cluster.producing.witness.heal()
+        self._cluster.kafka_producing.witness.heal()
         self._settle()
         self.judge.read_logs()
         self._cluster.check_tables()
@@ -146,14 +146,15 @@ class _Show:
         for _ in range(self._scenario.kafka_members):
             world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
         for _ in range(self._scenario.streams_threads):
-            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_streams_thread)
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.streams_threads.add)
+        producing = cluster.kafka_producing
         if self._scenario.kafka_producers:
-            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.create_produced_topic)
-            world.after(START_MS_MAX, cluster.start_kafka_reader)
+            world.after(rng.randrange(founded_ms, START_MS_MAX), producing.create_topic)
+            world.after(START_MS_MAX, producing.start_reader)
         for _ in range(self._scenario.kafka_producers):
-            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_producer)
+            world.after(rng.randrange(founded_ms, START_MS_MAX), producing.add)
         for _ in range(self._scenario.share_members):
-            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_share_member)
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.share_members.add)
         if self._scenario.accounts:
             world.after(START_MS_MAX, cluster.add_strangers)
         if self._scenario.create_topics:
@@ -207,9 +208,9 @@ class _Show:
 
     def _read_again(self) -> None:
         """Read what Kafka producers have written once more, from restarted brokers."""
-        self._cluster.start_kafka_reader()
+        self._cluster.kafka_producing.start_reader()
         deadline = self._world.now + READ_AGAIN_MS
-        while (complaint := self._cluster.producing.incomplete()) is not None:
+        while (complaint := self._cluster.kafka_producing.incomplete()) is not None:
             if self._world.now > deadline:
                 raise Violation(f"not well after a restart of the brokers: {complaint}")
             self._world.run(self._world.now + POLL_MS)
@@ -259,9 +260,9 @@ class _Show:
             "kafka_deliveries": kafka.deliveries,
             "kafka_duplicates": kafka.duplicates,
             "kafka_commits": kafka.commits,
-            **self._cluster.producing.witness.counts(),
-            "streams_moves": self._cluster.streams.moves,
-            **self._cluster.shares.counts(),
+            **self._cluster.kafka_producing.witness.counts(),
+            "streams_moves": self._cluster.streams_threads.witness.moves,
+            **self._cluster.share_members.witness.counts(),
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),

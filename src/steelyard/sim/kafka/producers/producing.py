@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
-from steelyard.nodes.seam import Address, Node
+from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.producers.committed_reader import CommittedReaderNode
 from steelyard.sim.kafka.producers.producer import KafkaProducerConfig, KafkaProducerNode
 from steelyard.sim.kafka.producers.transactional_producer import TransactionalProducerNode
 from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
-from steelyard.sim.scenario import Scenario
+from steelyard.sim.topics import TopicAdministrator
+
+if TYPE_CHECKING:
+    from steelyard.sim.cluster import Seat, SimCluster
 
 PRODUCED_TOPIC = "Produced"
 QUEUES = 2
@@ -17,15 +21,49 @@ QUEUES = 2
 
 
 class KafkaProducing:
-    """Makes the nodes. `bootstrap`: the brokers' Kafka listeners."""
+    """Starts the producers and the reader, on machines of their own."""
 
-    def __init__(self, scenario: Scenario, bootstrap: tuple[Address, ...]) -> None:
-        self._scenario = scenario
-        self._bootstrap = bootstrap
-        self._partitions = QUEUES * scenario.brokers
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._scenario = cluster.scenario
+        self._partitions = QUEUES * cluster.scenario.brokers
+        self.seats: list[Seat] = []
+        """Of the producers."""
+        self._reader: Seat | None = None
         self.witness = KafkaTransactionWitness()
+        self.witness.is_wanted = lambda name: (
+            next(seat for seat in self.seats if seat.name == name).wanted
+        )
 
-    def producer(self, number: int, name: str, run: int, rng: Random) -> Node:
+    def create_topic(self) -> None:
+        """Let the administrator create the topic."""
+        cluster = self._cluster
+        process, addresses = cluster.admin.process, cluster.broker_addresses
+        TopicAdministrator(cluster.world, process, [PRODUCED_TOPIC], addresses, QUEUES).create()
+
+    def add(self) -> None:
+        """Start a new producer."""
+        number = len(self.seats)
+        seat = self._cluster.new_seat(f"kafka-producer-{number}", 121 + number)
+        self.seats.append(seat)
+        self.start(seat)
+
+    def start(self, seat: Seat) -> None:
+        number, run = self.seats.index(seat), seat.runs + 1
+        rng = self._cluster.world.rng(f"{seat.name} {seat.runs}")
+        self._cluster.run(seat, lambda now: self._producer(number, seat.name, run, rng))
+
+    def start_reader(self) -> None:
+        """Start the reader of what is written, or start it anew."""
+        cluster = self._cluster
+        if self._reader is None:
+            self._reader = cluster.new_seat("kafka-reader", 131)
+        seat = self._reader
+        seat.process.die("it is to read all again")
+        rng = cluster.world.rng(f"{seat.name} {seat.runs}")
+        cluster.run(seat, lambda now: self._read_anew(rng))
+
+    def _producer(self, number: int, name: str, run: int, rng: Random) -> Node:
         """Return a producer for its next run; the first ones are transactional."""
         scenario = self._scenario
         is_transactional = number < scenario.kafka_transactional
@@ -33,7 +71,7 @@ class KafkaProducing:
         config = KafkaProducerConfig(
             name=name,
             run=run,
-            bootstrap=self._bootstrap,
+            bootstrap=self._cluster.bootstrap,
             topic=PRODUCED_TOPIC,
             partitions=self._partitions,
             pause_ms_max=scenario.kafka_producer_pause_ms_max,
@@ -47,12 +85,17 @@ class KafkaProducing:
     def _id_of(self, number: int) -> str:
         return f"application-{number % max(1, self._scenario.kafka_transactional_ids)}"
 
-    def reader(self, rng: Random) -> Node:
+    def _read_anew(self, rng: Random) -> Node:
         """Return a reader that reads all of the topic."""
         ids = {self._id_of(number) for number in range(self._scenario.kafka_transactional)}
         self.witness.reads_anew()
         return CommittedReaderNode(
-            self._bootstrap, PRODUCED_TOPIC, self._partitions, sorted(ids), self.witness, rng
+            self._cluster.bootstrap,
+            PRODUCED_TOPIC,
+            self._partitions,
+            sorted(ids),
+            self.witness,
+            rng,
         )
 
     def incomplete(self) -> str | None:

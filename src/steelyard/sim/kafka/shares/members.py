@@ -1,0 +1,68 @@
+"""The members of a scenario's share group, on machines of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steelyard.sim.kafka.shares.member import ShareMemberConfig, habits_of, limits_of
+from steelyard.sim.kafka.shares.witness import ShareWitness
+from steelyard.sim.scenario import FaultKind
+
+if TYPE_CHECKING:
+    from steelyard.sim.cluster import Seat, SimCluster
+
+UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_broker"})
+"""Faults around which a broker may forget how often it delivered a record."""
+
+
+class ShareMembers:
+    """Starts the members; to be made when the cluster has its brokers."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self.seats: list[Seat] = []
+        scenario = cluster.scenario
+        self.witness = ShareWitness(
+            cluster.witness,
+            lock_ms=scenario.share_lock_ms,
+            deliveries_max=scenario.share_deliveries_max,
+            session_ms=scenario.kafka_session_timeout_ms,
+            is_sure=not any(fault.kind in UNSURE for fault in scenario.faults),
+        )
+        leaders = dict(zip(cluster.bootstrap, cluster.brokers, strict=True))
+        self.witness.now = lambda: cluster.world.now
+        self.witness.true_time = lambda name, at: self._seat_of(name).host.clock.true_time(at)
+        self.witness.is_alive = self._is_alive
+        self.witness.run_of = lambda leader: leaders[leader].runs
+
+    def add(self) -> None:
+        """Let a new member join the group."""
+        number = len(self.seats)
+        seat = self._cluster.new_seat(f"share-{number}", 132 + number)
+        self.seats.append(seat)
+        self.start(seat)
+
+    def start(self, seat: Seat) -> None:
+        cluster = self._cluster
+        config = ShareMemberConfig(
+            seat.name,
+            f"{seat.name} {seat.runs + 1}",
+            cluster.bootstrap,
+            tuple(cluster.topics),
+            habits_of(cluster.scenario),
+            limits_of(cluster.scenario),
+        )
+        rng = cluster.world.rng(f"{seat.name} {seat.runs}")
+        cluster.run(seat, lambda now: cluster.parts.share(config, self.witness, rng))
+
+    def _seat_of(self, name: str) -> Seat:
+        return next(seat for seat in self.seats if seat.name == name.partition(" ")[0])
+
+    def _is_alive(self, name: str) -> bool:
+        seat = self._seat_of(name)
+        return seat.process.alive and name == f"{seat.name} {seat.runs}"
+
+    def complaint(self, partitions: dict[str, int]) -> str | None:
+        """Return which partition no member has, or None. `partitions`: by topic."""
+        alive = [f"{seat.name} {seat.runs}" for seat in self.seats if seat.process.alive]
+        return self.witness.unassigned(partitions, alive) if alive else None

@@ -1,0 +1,61 @@
+"""The threads of a scenario's Kafka Streams application, on machines of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steelyard.sim.kafka.streams.member import (
+    REPARTITIONS,
+    StreamsMemberConfig,
+    application_topology,
+)
+from steelyard.sim.kafka.streams.witness import StreamsWitness
+
+if TYPE_CHECKING:
+    from steelyard.sim.cluster import Seat, SimCluster
+
+
+class StreamsThreads:
+    """Starts the threads, two of which share a process."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self.seats: list[Seat] = []
+        self.witness = StreamsWitness(cluster.scenario.kafka_session_timeout_ms)
+        self.witness.true_time = lambda who, at: self._seat_of(who).host.clock.true_time(at)
+        self.witness.is_alive = self._is_alive
+
+    def add(self) -> None:
+        """Let a new thread join the group."""
+        number = len(self.seats)
+        seat = self._cluster.new_seat(f"streams-{number}", 231 + number)
+        self.seats.append(seat)
+        self.start(seat)
+
+    def start(self, seat: Seat) -> None:
+        cluster = self._cluster
+        config = StreamsMemberConfig(
+            f"{seat.name} {seat.runs + 1}",
+            f"process-{self.seats.index(seat) // 2}",
+            cluster.bootstrap,
+            application_topology(cluster.topics[0]),
+        )
+        rng = cluster.world.rng(f"{seat.name} {seat.runs}")
+        cluster.run(seat, lambda now: cluster.parts.streams(config, self.witness, rng))
+
+    def _seat_of(self, who: str) -> Seat:
+        return next(seat for seat in self.seats if seat.name == who.partition(" ")[0])
+
+    def _is_alive(self, who: str) -> bool:
+        seat = self._seat_of(who)
+        return seat.process.alive and who == f"{seat.name} {seat.runs}"
+
+    def complaint(self, partitions: int) -> str | None:
+        """Return what keeps the group from running all its tasks, or None.
+
+        `partitions`: of the topic that it reads.
+        """
+        if not any(seat.process.alive for seat in self.seats):
+            return None
+        tasks = {"0": partitions, "1": REPARTITIONS}
+        return self.witness.not_running(tasks, {"1"}, self._cluster.scenario.streams_standbys)
