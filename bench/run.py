@@ -364,7 +364,7 @@ right: [TRUTH.md](TRUTH.md), by `./dev bench truth`. The Spark source beside Spa
 [SPARK_LEDGER.md](SPARK_LEDGER.md); how long ten million commits of Kafka's groups take:
 [INCIDENT.md](INCIDENT.md), by `./dev bench incident`; how fresh the table of a topic is:
 [FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`. Compaction, delayed messages and gathered sends:
-[BROKER.md](BROKER.md).
+[BROKER.md](BROKER.md). What TLS costs Kafka's clients: [KAFKA_TLS.md](KAFKA_TLS.md), by `./dev bench tls`.
 
 {tables}
 What was done
