@@ -50,7 +50,7 @@ GROUP_FIELDS = frozenset(
 """Fields that an object may have; others are mistakes, which brokers would ignore."""
 
 
-class Batch(NamedTuple):
+class ConfigBatch(NamedTuple):
     """What a file has: `body`, the request of a list, and `names`, those of its objects."""
 
     body: bytes
@@ -84,7 +84,7 @@ async def update_topics(admin: Admin, options: argparse.Namespace) -> CommandOut
     configs = read.topic_config_list
     for config in configs:
         _check_topic(path, config)
-    batch = Batch(body, _distinct(path, (config.topic_name for config in configs)))
+    batch = ConfigBatch(body, _distinct(path, (config.topic_name for config in configs)))
 
     async def singly(address: str) -> None:
         for config in configs:
@@ -105,7 +105,7 @@ async def update_groups(admin: Admin, options: argparse.Namespace) -> CommandOut
     configs = read.group_config_list
     for config in configs:
         _check_group(path, config)
-    batch = Batch(body, _distinct(path, (config.group_name for config in configs)))
+    batch = ConfigBatch(body, _distinct(path, (config.group_name for config in configs)))
 
     async def singly(address: str) -> None:
         for config in configs:
@@ -128,7 +128,7 @@ async def _send(
     admin: Admin,
     options: argparse.Namespace,
     code: int,
-    batch: Batch,
+    batch: ConfigBatch,
     singly: Callable[[str], Awaitable[None]],
 ) -> list[str]:
     """Send a list to the brokers that the options name; return their addresses.
