@@ -58,6 +58,7 @@ from steelyard.sim.kafka.witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.seats import Seat
 from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
 from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
 from steelyard.sim.threads import Threaded
@@ -103,21 +104,6 @@ class NodeFactories:
     disk: Callable[[Mount], Disk] = lambda mount: mount
 
 
-@dataclass(slots=True, eq=False)
-class Seat:
-    """A machine and its process; `process` is the latest run."""
-
-    name: str
-    host: Host
-    process: Process
-    store: Store | None = None
-    wanted: bool = True
-    """False once it has left permanently."""
-    runs: int = 0
-    identity: int = 0
-    """Part of the client id of the next run."""
-
-
 class SimCluster:
     """All machines of one scenario, in a fixed order."""
 
@@ -146,9 +132,9 @@ class SimCluster:
             planned=scenario.duplicates_max == 0,
             by_generations=scenario.kafka_protocol == "classic",
         )
-        self.streams_threads = StreamsThreads(self)
+        self.streams_threads = StreamsThreads(self, parts.streams)
         self.kafka_producing = KafkaProducing(self)
-        self.share_members = ShareMembers(self)
+        self.share_members = ShareMembers(self, parts.share)
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self.table: CompactedTable | None = None

@@ -14,11 +14,12 @@ from functools import partial
 from steelyard.errors import DamageError
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import GROUP, Seat, SimCluster
+from steelyard.sim.cluster import GROUP, SimCluster
 from steelyard.sim.network import NetworkPartition
 from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.rot_tables import flip_in_table, has_offsets
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
+from steelyard.sim.seats import Seat
 from steelyard.sim.world import Violation
 from steelyard.store.segment_names import INDEX_SUFFIX, RUNS_SUFFIX
 from steelyard.wire.remoting.names import retry_topic

@@ -14,7 +14,7 @@ from steelyard.nodes.consumer.kafka import contract as kafka
 from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
-from steelyard.sim.cluster import BROKER_PORT, GROUP, Seat, SimCluster
+from steelyard.sim.cluster import BROKER_PORT, GROUP, SimCluster
 from steelyard.sim.kafka.judge import (
     not_as_assigned,
     not_caught_up,
@@ -22,6 +22,7 @@ from steelyard.sim.kafka.judge import (
     not_shared_out,
 )
 from steelyard.sim.kafka.witness import compare_queues
+from steelyard.sim.seats import Seat
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.remoting import fastjson, headers

@@ -14,12 +14,13 @@ from steelyard.ledger import cost
 from steelyard.ledger.events import MemberLeft, Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import GROUP, NodeFactories, Seat, SimCluster
+from steelyard.sim.cluster import GROUP, NodeFactories, SimCluster
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
 from steelyard.sim.kafka.application import KAFKA_GROUP
 from steelyard.sim.kafka.streams.member import STREAMS_GROUP
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.seats import Seat
 from steelyard.sim.silence import check_expelled
 from steelyard.sim.trace import Trace
 from steelyard.sim.workload import BATCH_MAX

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.producers.committed_reader import CommittedReaderNode
 from steelyard.sim.kafka.producers.producer import KafkaProducerConfig, KafkaProducerNode
 from steelyard.sim.kafka.producers.transactional_producer import TransactionalProducerNode
 from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
+from steelyard.sim.seats import Machines, Seat
 from steelyard.sim.topics import TopicAdministrator
-
-if TYPE_CHECKING:
-    from steelyard.sim.cluster import Seat, SimCluster
 
 PRODUCED_TOPIC = "Produced"
 QUEUES = 2
@@ -23,7 +20,7 @@ QUEUES = 2
 class KafkaProducing:
     """Starts the producers and the reader, on machines of their own."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(self, cluster: Machines) -> None:
         self._cluster = cluster
         self._scenario = cluster.scenario
         self._partitions = QUEUES * cluster.scenario.brokers

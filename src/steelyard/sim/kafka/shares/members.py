@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from random import Random
 
+from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.shares.member import ShareMemberConfig, habits_of, limits_of
 from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.scenario import FaultKind
-
-if TYPE_CHECKING:
-    from steelyard.sim.cluster import Seat, SimCluster
+from steelyard.sim.seats import Machines, Seat
 
 UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_broker"})
 """Faults around which a broker may forget how often it delivered a record."""
@@ -18,8 +18,11 @@ UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_bro
 class ShareMembers:
     """Starts the members; to be made when the cluster has its brokers."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(
+        self, cluster: Machines, make: Callable[[ShareMemberConfig, ShareWitness, Random], Node]
+    ) -> None:
         self._cluster = cluster
+        self._make = make
         self.seats: list[Seat] = []
         scenario = cluster.scenario
         self.witness = ShareWitness(
@@ -53,7 +56,7 @@ class ShareMembers:
             limits_of(cluster.scenario),
         )
         rng = cluster.world.rng(f"{seat.name} {seat.runs}")
-        cluster.run(seat, lambda now: cluster.parts.share(config, self.witness, rng))
+        cluster.run(seat, lambda now: self._make(config, self.witness, rng))
 
     def _seat_of(self, name: str) -> Seat:
         return next(seat for seat in self.seats if seat.name == name.partition(" ")[0])

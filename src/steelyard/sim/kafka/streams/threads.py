@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from random import Random
 
+from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.streams.member import (
     REPARTITIONS,
     StreamsMemberConfig,
     application_topology,
 )
 from steelyard.sim.kafka.streams.witness import StreamsWitness
-
-if TYPE_CHECKING:
-    from steelyard.sim.cluster import Seat, SimCluster
+from steelyard.sim.seats import Machines, Seat
 
 
 class StreamsThreads:
     """Starts the threads, two of which share a process."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    def __init__(
+        self, cluster: Machines, make: Callable[[StreamsMemberConfig, StreamsWitness, Random], Node]
+    ) -> None:
         self._cluster = cluster
+        self._make = make
         self.seats: list[Seat] = []
         self.witness = StreamsWitness(cluster.scenario.kafka_session_timeout_ms)
         self.witness.true_time = lambda who, at: self._seat_of(who).host.clock.true_time(at)
@@ -41,7 +44,7 @@ class StreamsThreads:
             application_topology(cluster.topics[0]),
         )
         rng = cluster.world.rng(f"{seat.name} {seat.runs}")
-        cluster.run(seat, lambda now: cluster.parts.streams(config, self.witness, rng))
+        cluster.run(seat, lambda now: self._make(config, self.witness, rng))
 
     def _seat_of(self, who: str) -> Seat:
         return next(seat for seat in self.seats if seat.name == who.partition(" ")[0])
