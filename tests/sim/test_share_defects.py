@@ -179,12 +179,6 @@ def test_a_member_that_may_acknowledge_what_others_have(monkeypatch: pytest.Monk
     assert ", after share-" in failure(scenario)
 
 
-def test_acknowledgements_that_come_too_late_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 41000619 of an earlier state: what others had finished could be accepted again."""
-    monkeypatch.setattr(SharePartition, "_check_unfinished", lambda self, batch: None)
-    assert "for the second time" in failure(SLOW)
-
-
 def test_sessions_of_members_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that has died keeps its partitions."""
     pair = replace(DEAD, share_members=2, queues=4)

@@ -24,7 +24,7 @@ class Scene:
     """A witness; `FIRST` got a record with a fetch of 1,000 ms."""
 
     def __init__(self, *, is_sure: bool = True) -> None:
-        sent = Witness([])
+        self.sent = sent = Witness([])
         sent.sent(42, Message("T", b"00000042"))
         sent.acknowledge(42, MessageQueue("T", "broker", 0), 7, 900)
         self.seen = ShareWitness(
@@ -40,6 +40,13 @@ class Scene:
         """A record comes; 10 ms after it was asked for, unless `now` tells when."""
         record = RECORD._replace(value=value or RECORD.value)
         self.seen.delivered(who, [(record, count)], sent_at, now or sent_at + 10, self.run)
+
+    def get_one_before(self, who: Who, sent_at: int) -> None:
+        """The record before it comes as well, and is not finished."""
+        self.sent.sent(41, Message("T", b"00000041"))
+        self.sent.acknowledge(41, MessageQueue("T", "broker", 0), 6, 900)
+        record = Seen(PARTITION, 6, b"00000041")
+        self.seen.delivered(who, [(record, 1)], sent_at, sent_at + 10, self.run)
 
     def say(self, who: Who, kind: int, sent_at: int, *, count: int = 1) -> None:
         """An acknowledgement is sent, and answered well 10 ms later."""
@@ -159,14 +166,24 @@ def test_what_comes_after_a_later_delivery_is_finished() -> None:
 
 def test_nothing_is_finished_twice() -> None:
     scene = Scene()
+    scene.get_one_before(FIRST, 1_000)
     scene.say(FIRST, ACCEPT, 2_000)
     scene.get(SECOND, 1, 900, now=2_200)
     with pytest.raises(Violation, match="finished by second 1, for the second time"):
         scene.say(SECOND, ACCEPT, 2_300)
 
 
+def test_what_lies_before_the_start_is_passed_over() -> None:
+    """Nobody has a record before it that is not finished: the group's start is behind it."""
+    scene = Scene()
+    scene.get(SECOND, 2, 4_100)
+    scene.say(SECOND, ACCEPT, 4_200, count=2)
+    scene.say(FIRST, ACCEPT, 4_300)
+
+
 def test_who_has_lost_a_record_finishes_nothing() -> None:
     scene = Scene()
+    scene.now = 4_200
     scene.get(SECOND, 2, 4_100)
     with pytest.raises(Violation, match="finished by first 1, after second 1 got it again"):
         scene.say(FIRST, ACCEPT, 4_200)

@@ -136,6 +136,29 @@ def test_what_a_killed_member_had_goes_to_others(
         assert held <= again
 
 
+def test_a_late_acceptance_of_what_others_have_finished_changes_nothing(
+    cluster: Running, name: str, tmp_path: Path
+) -> None:
+    """1. One has records for longer than its lock. 2. Two accepts them. 3. So does one: no error."""
+    create(cluster, name, 1)
+    produce(cluster, name, 20, 1)
+    options = {"mode": "explicit", "settings": f"{EARLIEST};{LOCK}"}
+    with ShareGroup(cluster, name, tmp_path, **options) as group:
+        one = group.start("one", holds="first")
+        until(lambda: one.has("stalled"), "it has records")
+        held = set(one.places())
+        two = group.start("two")
+        until(lambda: held <= set(two.taken), "two has accepted them")
+        again = {(r["partition"], r["offset"]) for r in two.records if r["delivery"] == 2}
+        assert held <= again
+        one.tell("accept")
+        until(lambda: one.has("committed") or one.has("error"), "it is answered")
+        assert not one.has("error")
+        produce(cluster, name, 1, 1)
+        until(lambda: (f"{name}-0", 20) in group.counts(), "the next record")
+        assert {place for place in held if two.places().count(place) != 1} == set()
+
+
 # -- tools -------------------------------------------------------------------------------------------
 
 

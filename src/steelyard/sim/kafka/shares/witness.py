@@ -212,16 +212,28 @@ class ShareWitness:
             fate.maybe -= 1
             told = fate.told
             if fate.final is not None:
-                if offset < last:
-                    continue  # the group's start is behind it, and within the batch: docs/LIMITS.md
+                # What lies before the group's start is passed over, and the rest of a batch counts.
+                if offset < last or self._may_have_passed(where):
+                    continue
                 raise Violation(f"{where} is finished by {who.name}, for the second time")
             if self._is_sure and is_exact and told is not None and told.count > counts[offset]:
+                if self._may_have_passed(where):
+                    continue
                 raise Violation(
                     f"{where} is finished by {who.name}, after {told.who.name} got it again"
                 )
             fate.final = Final(counts[offset], now, is_exact)
             self.accepted += kind == ACCEPT
             self.rejected += kind == REJECT
+
+    def _may_have_passed(self, where: Where) -> bool:
+        """Return whether the group's start may be behind a record: all up to it may be finished."""
+        partition, offset = where
+        return all(
+            self._is_over(each, fate)
+            for each, fate in self._fates.items()
+            if each[0] == partition and each[1] <= offset
+        )
 
     def _is_open(self, partition: TopicPartition, offset: int) -> bool:
         fate = self._fates.get((partition, offset))

@@ -114,7 +114,6 @@ class SharePartition:
 
     def __init__(self, start: int, epoch: int = 0, runs: Iterable[InFlight] = ()) -> None:
         self.epoch = epoch
-        self._log_start = 0
         self._runs = InFlightRuns(start, runs)
         self._runs.drop_final()
 
@@ -206,7 +205,6 @@ class SharePartition:
         before = self._runs.copy()
         try:
             for batch in batches:
-                self._check_unfinished(batch)
                 for first, last, kind in _by_type(batch):
                     self._acknowledge(member, max(first, self.start), last, kind, limits, now)
         except AcknowledgementRefused:
@@ -214,20 +212,11 @@ class SharePartition:
             raise
         self._runs.drop_final()
 
-    def _check_unfinished(self, batch: AcknowledgementBatch) -> None:
-        """Refuse a batch that is finished as a whole, unless the log does not have it any longer.
-
-        Of one that is finished in part, the rest counts: as in Kafka, where `start` is within it.
-        """
-        if self._log_start <= batch.last_offset < self.start:
-            text = "Batch record not found. The request batch offsets are not found in the cache."
-            raise AcknowledgementRefused(ErrorCode.INVALID_RECORD_STATE, text)
-
     def _acknowledge(
         self, member: str, first: int, last: int, kind: int, limits: ShareLimits, now: int
     ) -> None:
         if last < first:
-            return  # finished before
+            return  # finished meanwhile, because the log begins later now
         if last >= self.end:
             raise AcknowledgementRefused(
                 ErrorCode.INVALID_REQUEST,
@@ -281,7 +270,6 @@ class SharePartition:
         It may begin later (retention, DeleteRecords), or end earlier (after a power failure).
         """
         before = self.start, self.end
-        self._log_start = log_start
         if log_end < self.end:
             self._runs.end_at(log_end)
         if self.start < log_start:
