@@ -50,3 +50,35 @@ class Machines(Protocol):
 
     def run(self, seat: Seat, build: Callable[[int], Node]) -> None:
         """Start a node on a machine."""
+
+
+class ClientSeats:
+    """The machines of clients of one kind, in the order in which they came.
+
+    `name`: of the kind; `first_byte`: the last byte of the first one's address.
+    """
+
+    def __init__(self, cluster: Machines, name: str, first_byte: int) -> None:
+        self.cluster = cluster
+        self.seats: list[Seat] = []
+        self._name = name
+        self._first_byte = first_byte
+
+    def add(self) -> None:
+        """Start a new client, on a machine of its own."""
+        number = len(self.seats)
+        seat = self.cluster.new_seat(f"{self._name}-{number}", self._first_byte + number)
+        self.seats.append(seat)
+        self.start(seat)
+
+    def start(self, seat: Seat) -> None:
+        """Start the client's next run."""
+        raise NotImplementedError
+
+    def seat_of(self, who: str) -> Seat:
+        """Return the machine of a client, or of one of its runs (`name run`)."""
+        return next(seat for seat in self.seats if seat.name == who.partition(" ")[0])
+
+    def is_alive(self, run: str) -> bool:
+        seat = self.seat_of(run)
+        return seat.process.alive and run == f"{seat.name} {seat.runs}"

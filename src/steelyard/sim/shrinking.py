@@ -8,6 +8,17 @@ from msgspec.structs import replace
 
 from steelyard.sim.scenario import Scenario
 
+LEAST = {
+    "members": 1,
+    "kafka_members": 0,
+    "streams_threads": 0,
+    "share_members": 0,
+    "kafka_producers": 0,
+    "kafka_transactional": 0,
+    "brokers": 1,
+}
+"""Counts that are tried one lower, and how low each may be."""
+
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int = 80) -> Scenario:
     """Return a smaller scenario that still `fails`: fewer faults, messages, members, brokers."""
@@ -32,20 +43,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for messages in (scenario.messages // 4, scenario.messages * 3 // 4):
         if 0 < messages < scenario.messages:
             yield replace(scenario, messages=messages)
-    if scenario.members > 1:
-        yield replace(scenario, members=scenario.members - 1)
-    if scenario.kafka_members > 0:
-        yield replace(scenario, kafka_members=scenario.kafka_members - 1)
-    if scenario.streams_threads > 0:
-        yield replace(scenario, streams_threads=scenario.streams_threads - 1)
-    if scenario.share_members > 0:
-        yield replace(scenario, share_members=scenario.share_members - 1)
-    if scenario.kafka_producers > 0:
-        yield replace(scenario, kafka_producers=scenario.kafka_producers - 1)
-    if scenario.kafka_transactional > 0:
-        yield replace(scenario, kafka_transactional=scenario.kafka_transactional - 1)
-    if scenario.brokers > 1:
-        yield replace(scenario, brokers=scenario.brokers - 1)
+    for field, least in LEAST.items():
+        count = getattr(scenario, field)
+        if count > least:
+            yield replace(scenario, **{field: count - 1})
     if scenario.queues > 1:
         yield replace(scenario, queues=scenario.queues // 2)
     plain = Scenario()

@@ -52,6 +52,13 @@ ELSEWHERE = (
 )
 """Errors after which a client looks for its coordinator again."""
 
+NOBODY = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,  # all its members had expired, and so did the group
+)
+"""Errors after which a client joins its group anew."""
+
 
 class ClientRequest(NamedTuple):
     """A request to a broker."""
@@ -90,6 +97,14 @@ def outcomes_of(
             return calls.expire(now, effects)
         case _:
             raise AssertionError(f"not expected here: {event!r}")
+
+
+def coordinator_in(reply: Reply) -> Address | None:
+    """Return the coordinator that FindCoordinator found; None if it found none."""
+    if not isinstance(reply, FindCoordinatorResponse):
+        return None
+    (found,) = reply.coordinators
+    return None if found.error_code else f"{found.host}:{found.port}"
 
 
 class ScriptedNode:
@@ -196,12 +211,10 @@ class ScriptedNode:
             (reply,) = yield (
                 ClientRequest(self.rng.choice(self._bootstrap), FIND_COORDINATOR, find),
             )
-            if not isinstance(reply, FindCoordinatorResponse):
+            address = coordinator_in(reply)
+            if address is None:
                 return None
-            (found,) = reply.coordinators
-            if found.error_code:
-                return None
-            address = self._coordinators[key_type, key] = f"{found.host}:{found.port}"
+            self._coordinators[key_type, key] = address
         (reply,) = yield (ClientRequest(address, api, message),)
         if isinstance(reply, SteelyardError):
             self.forget(key_type, key)

@@ -9,7 +9,7 @@ from steelyard.sim.kafka.producers.committed_reader import CommittedReaderNode
 from steelyard.sim.kafka.producers.producer import KafkaProducerConfig, KafkaProducerNode
 from steelyard.sim.kafka.producers.transactional_producer import TransactionalProducerNode
 from steelyard.sim.kafka.producers.witness import KafkaTransactionWitness
-from steelyard.sim.seats import Machines, Seat
+from steelyard.sim.seats import ClientSeats, Machines, Seat
 from steelyard.sim.topics import TopicAdministrator
 
 PRODUCED_TOPIC = "Produced"
@@ -17,42 +17,31 @@ QUEUES = 2
 """Of the topic on each broker."""
 
 
-class KafkaProducing:
+class KafkaProducing(ClientSeats):
     """Starts the producers and the reader, on machines of their own."""
 
     def __init__(self, cluster: Machines) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, "kafka-producer", 121)
         self._scenario = cluster.scenario
         self._partitions = QUEUES * cluster.scenario.brokers
-        self.seats: list[Seat] = []
-        """Of the producers."""
         self._reader: Seat | None = None
         self.witness = KafkaTransactionWitness()
-        self.witness.is_wanted = lambda name: (
-            next(seat for seat in self.seats if seat.name == name).wanted
-        )
+        self.witness.is_wanted = lambda name: self.seat_of(name).wanted
 
     def create_topic(self) -> None:
         """Let the administrator create the topic."""
-        cluster = self._cluster
+        cluster = self.cluster
         process, addresses = cluster.admin.process, cluster.broker_addresses
         TopicAdministrator(cluster.world, process, [PRODUCED_TOPIC], addresses, QUEUES).create()
 
-    def add(self) -> None:
-        """Start a new producer."""
-        number = len(self.seats)
-        seat = self._cluster.new_seat(f"kafka-producer-{number}", 121 + number)
-        self.seats.append(seat)
-        self.start(seat)
-
     def start(self, seat: Seat) -> None:
         number, run = self.seats.index(seat), seat.runs + 1
-        rng = self._cluster.world.rng(f"{seat.name} {seat.runs}")
-        self._cluster.run(seat, lambda now: self._producer(number, seat.name, run, rng))
+        rng = self.cluster.world.rng(f"{seat.name} {seat.runs}")
+        self.cluster.run(seat, lambda now: self._producer(number, seat.name, run, rng))
 
     def start_reader(self) -> None:
         """Start the reader of what is written, or start it anew."""
-        cluster = self._cluster
+        cluster = self.cluster
         if self._reader is None:
             self._reader = cluster.new_seat("kafka-reader", 131)
         seat = self._reader
@@ -68,7 +57,7 @@ class KafkaProducing:
         config = KafkaProducerConfig(
             name=name,
             run=run,
-            bootstrap=self._cluster.bootstrap,
+            bootstrap=self.cluster.bootstrap,
             topic=PRODUCED_TOPIC,
             partitions=self._partitions,
             pause_ms_max=scenario.kafka_producer_pause_ms_max,
@@ -87,7 +76,7 @@ class KafkaProducing:
         ids = {self._id_of(number) for number in range(self._scenario.kafka_transactional)}
         self.witness.reads_anew()
         return CommittedReaderNode(
-            self._cluster.bootstrap,
+            self.cluster.bootstrap,
             PRODUCED_TOPIC,
             self._partitions,
             sorted(ids),

@@ -15,6 +15,7 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_E
 from steelyard.nodes.broker.kafka.shares.share_partition import RENEW
 from steelyard.nodes.calls.kafka import Lane
 from steelyard.nodes.seam import Address, Effect, Link
+from steelyard.sim.kafka.script import AGAIN_MS
 from steelyard.sim.kafka.shares.fates import Who
 from steelyard.sim.kafka.shares.session import (
     Exchange,
@@ -41,8 +42,6 @@ from steelyard.wire.kafka.messages.share_data import (
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 SHARE_GROUP = "share-group"
-AGAIN_MS = 300
-"""Pause before the next attempt after one that failed."""
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 1 << 20
 RECORDS_MAX = 100

@@ -22,28 +22,24 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
-    Due,
     Effect,
     Event,
     Link,
-    Opened,
     Received,
-    Refused,
     SetTimer,
     earliest,
 )
+from steelyard.sim.kafka.script import AGAIN_MS, ELSEWHERE, NOBODY, coordinator_in, outcomes_of
 from steelyard.sim.kafka.shares.leaders import SHARE_GROUP, ShareLeaders
 from steelyard.sim.kafka.shares.session import Exchange, FetchLimits, Place, ShareHabits
 from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.scenario import Scenario
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.frame import RawReply
 from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     METADATA,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -56,23 +52,10 @@ from steelyard.wire.kafka.messages.share_groups import (
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 TIMER = "share"
-AGAIN_MS = 300
-"""Pause before the next attempt after one that failed."""
 REQUEST_TIMEOUT_MS = 5_000
 METADATA_MAX_AGE_MS = 5_000
 BY_RECORD = 10
 """Fetches of fewer records get no more than that."""
-
-_NOBODY = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-)
-_ELSEWHERE = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
 
 
 class _Ask(Enum):
@@ -149,26 +132,15 @@ class ShareMemberNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
-        outcomes: list[Outcome[_Ask | Exchange]] = []
-        link: Link = -1
-        match event:
-            case Opened():
-                self._calls.opened(event, now, effects)
-            case Refused():
-                outcomes = self._calls.refused(event, effects)
-            case Closed():
-                outcomes = self._calls.closed(event)
-                self._leaders.closed(event.link, now)
-            case Received(link, message):
-                assert isinstance(message, RawReply)
-                outcomes = self._calls.received(link, message, now, effects)
-            case Due():
-                outcomes = self._calls.expire(now, effects)
-            case Asked(call_id, StopSharing()):
-                self._stopping = call_id
-                self._leaders.stop(now)
-            case _:
-                raise AssertionError(f"not expected here: {event!r}")
+        if isinstance(event, Asked):
+            assert isinstance(event.call, StopSharing)
+            self._stopping = event.call_id
+            self._leaders.stop(now)
+            return self._settled(now, [], effects, -1)
+        outcomes = outcomes_of(self._calls, event, now, effects)
+        if isinstance(event, Closed):
+            self._leaders.closed(event.link, now)
+        link = event.link if isinstance(event, Received) else -1
         return self._settled(now, outcomes, effects, link)
 
     def _settled(
@@ -240,11 +212,9 @@ class ShareMemberNode:
                     self._metadata_soon(now)
             case _Ask.COORDINATOR:
                 self._beat_at = now + AGAIN_MS
-                if isinstance(reply, FindCoordinatorResponse):
-                    (found,) = reply.coordinators
-                    if not found.error_code:
-                        self._coordinator = f"{found.host}:{found.port}"
-                        self._beat_at = now
+                self._coordinator = coordinator_in(reply)
+                if self._coordinator is not None:
+                    self._beat_at = now
             case _Ask.METADATA:
                 self._metadata_at = now + AGAIN_MS
                 if isinstance(reply, MetadataResponse):
@@ -265,13 +235,13 @@ class ShareMemberNode:
                 assert_never(outcome.purpose)
 
     def _answered(self, reply: ShareGroupHeartbeatResponse, now: int) -> None:
-        if reply.error_code in _NOBODY:
+        if reply.error_code in NOBODY:
             if reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID and self._epoch:
                 self._witness.expelled(self._name, self._coordinator or "", now)
             self._epoch = 0
             self._assigned = {}
             self._share_out(now)
-        elif reply.error_code in _ELSEWHERE:
+        elif reply.error_code in ELSEWHERE:
             self._coordinator = None
         elif reply.error_code:
             raise AssertionError(f"{self._name} is refused: {reply.error_message}")

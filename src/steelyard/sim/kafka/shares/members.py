@@ -9,21 +9,20 @@ from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.shares.member import ShareMemberConfig, habits_of, limits_of
 from steelyard.sim.kafka.shares.witness import ShareWitness
 from steelyard.sim.scenario import FaultKind
-from steelyard.sim.seats import Machines, Seat
+from steelyard.sim.seats import ClientSeats, Machines, Seat
 
 UNSURE: frozenset[FaultKind] = frozenset({"disk_full", "descriptors", "power_broker"})
 """Faults around which a broker may forget how often it delivered a record."""
 
 
-class ShareMembers:
+class ShareMembers(ClientSeats):
     """Starts the members; to be made when the cluster has its brokers."""
 
     def __init__(
         self, cluster: Machines, make: Callable[[ShareMemberConfig, ShareWitness, Random], Node]
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, "share", 132)
         self._make = make
-        self.seats: list[Seat] = []
         scenario = cluster.scenario
         self.witness = ShareWitness(
             cluster.witness,
@@ -34,19 +33,12 @@ class ShareMembers:
         )
         leaders = dict(zip(cluster.bootstrap, cluster.brokers, strict=True))
         self.witness.now = lambda: cluster.world.now
-        self.witness.true_time = lambda name, at: self._seat_of(name).host.clock.true_time(at)
-        self.witness.is_alive = self._is_alive
+        self.witness.true_time = lambda name, at: self.seat_of(name).host.clock.true_time(at)
+        self.witness.is_alive = self.is_alive
         self.witness.run_of = lambda leader: leaders[leader].runs
 
-    def add(self) -> None:
-        """Let a new member join the group."""
-        number = len(self.seats)
-        seat = self._cluster.new_seat(f"share-{number}", 132 + number)
-        self.seats.append(seat)
-        self.start(seat)
-
     def start(self, seat: Seat) -> None:
-        cluster = self._cluster
+        cluster = self.cluster
         config = ShareMemberConfig(
             seat.name,
             f"{seat.name} {seat.runs + 1}",
@@ -57,13 +49,6 @@ class ShareMembers:
         )
         rng = cluster.world.rng(f"{seat.name} {seat.runs}")
         cluster.run(seat, lambda now: self._make(config, self.witness, rng))
-
-    def _seat_of(self, name: str) -> Seat:
-        return next(seat for seat in self.seats if seat.name == name.partition(" ")[0])
-
-    def _is_alive(self, name: str) -> bool:
-        seat = self._seat_of(name)
-        return seat.process.alive and name == f"{seat.name} {seat.runs}"
 
     def complaint(self, partitions: dict[str, int]) -> str | None:
         """Return which partition no member has, or None. `partitions`: by topic."""

@@ -18,14 +18,12 @@ from msgspec.structs import replace
 from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Address, Effect, Event, SetTimer, earliest
-from steelyard.sim.kafka.script import AGAIN_MS, ELSEWHERE, outcomes_of
+from steelyard.sim.kafka.script import AGAIN_MS, ELSEWHERE, NOBODY, coordinator_in, outcomes_of
 from steelyard.sim.kafka.streams.witness import StreamsWitness
 from steelyard.types import Random
-from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from steelyard.wire.kafka.messages.streams_groups import (
     STREAMS_GROUP_HEARTBEAT,
@@ -46,12 +44,6 @@ CHANGE_MS_MAX = 1_000
 """Longest time in which a thread changes to other tasks."""
 REPARTITIONS = 3
 """Tasks with state."""
-
-_NOBODY = (
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND,  # all its members had expired, and so did the group
-)
 
 
 class _Ask(Enum):
@@ -195,11 +187,9 @@ class StreamsMemberNode:
         self._next_at = now + AGAIN_MS
         match outcome.purpose:
             case _Ask.COORDINATOR:
-                if isinstance(reply, FindCoordinatorResponse):
-                    (found,) = reply.coordinators
-                    if not found.error_code:
-                        self._coordinator = f"{found.host}:{found.port}"
-                        self._next_at = now
+                self._coordinator = coordinator_in(reply)
+                if self._coordinator is not None:
+                    self._next_at = now
             case _Ask.HEARTBEAT:
                 if isinstance(reply, StreamsGroupHeartbeatResponse):
                     self._answered(reply, now)
@@ -210,7 +200,7 @@ class StreamsMemberNode:
 
     def _answered(self, reply: StreamsGroupHeartbeatResponse, now: int) -> None:
         who = self._config.member_id
-        if reply.error_code in _NOBODY:
+        if reply.error_code in NOBODY:
             self._epoch, self._reported = 0, None
             self._take(TaskShare())
         elif reply.error_code in ELSEWHERE:

@@ -12,31 +12,23 @@ from steelyard.sim.kafka.streams.member import (
     application_topology,
 )
 from steelyard.sim.kafka.streams.witness import StreamsWitness
-from steelyard.sim.seats import Machines, Seat
+from steelyard.sim.seats import ClientSeats, Machines, Seat
 
 
-class StreamsThreads:
+class StreamsThreads(ClientSeats):
     """Starts the threads, two of which share a process."""
 
     def __init__(
         self, cluster: Machines, make: Callable[[StreamsMemberConfig, StreamsWitness, Random], Node]
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, "streams", 231)
         self._make = make
-        self.seats: list[Seat] = []
         self.witness = StreamsWitness(cluster.scenario.kafka_session_timeout_ms)
-        self.witness.true_time = lambda who, at: self._seat_of(who).host.clock.true_time(at)
-        self.witness.is_alive = self._is_alive
-
-    def add(self) -> None:
-        """Let a new thread join the group."""
-        number = len(self.seats)
-        seat = self._cluster.new_seat(f"streams-{number}", 231 + number)
-        self.seats.append(seat)
-        self.start(seat)
+        self.witness.true_time = lambda who, at: self.seat_of(who).host.clock.true_time(at)
+        self.witness.is_alive = self.is_alive
 
     def start(self, seat: Seat) -> None:
-        cluster = self._cluster
+        cluster = self.cluster
         config = StreamsMemberConfig(
             f"{seat.name} {seat.runs + 1}",
             f"process-{self.seats.index(seat) // 2}",
@@ -46,13 +38,6 @@ class StreamsThreads:
         rng = cluster.world.rng(f"{seat.name} {seat.runs}")
         cluster.run(seat, lambda now: self._make(config, self.witness, rng))
 
-    def _seat_of(self, who: str) -> Seat:
-        return next(seat for seat in self.seats if seat.name == who.partition(" ")[0])
-
-    def _is_alive(self, who: str) -> bool:
-        seat = self._seat_of(who)
-        return seat.process.alive and who == f"{seat.name} {seat.runs}"
-
     def complaint(self, partitions: int) -> str | None:
         """Return what keeps the group from running all its tasks, or None.
 
@@ -61,4 +46,4 @@ class StreamsThreads:
         if not any(seat.process.alive for seat in self.seats):
             return None
         tasks = {"0": partitions, "1": REPARTITIONS}
-        return self.witness.not_running(tasks, {"1"}, self._cluster.scenario.streams_standbys)
+        return self.witness.not_running(tasks, {"1"}, self.cluster.scenario.streams_standbys)
