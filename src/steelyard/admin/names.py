@@ -12,14 +12,13 @@ from collections.abc import Callable
 
 from steelyard.errors import MessageError
 from steelyard.produce.rules import check_topic
-from steelyard.wire.remoting.names import RETRY_PREFIX, TOPIC_CHARACTERS_MAX
+from steelyard.wire.remoting.names import NAME, RETRY_PREFIX, TOPIC_CHARACTERS_MAX
 
 GROUP_LENGTH_MAX = TOPIC_CHARACTERS_MAX - len(RETRY_PREFIX)
 """The name of a group's retry topic must be a valid topic name."""
 
 READ_LENGTH_MAX, KAFKA_LENGTH_MAX = 255, 249
 
-_GROUP = re.compile(r"[%|a-zA-Z0-9_-]+")
 _KAFKA = re.compile(r"[a-zA-Z0-9._-]+")
 _READ = re.compile(r"[%|a-zA-Z0-9._-]+")
 
@@ -46,7 +45,7 @@ def read_topic_fault(name: str) -> Fault:
 
 def group_fault(name: str) -> Fault:
     """Check a RocketMQ group."""
-    return _fault("group", name, _GROUP, "letters, digits and %|_-", GROUP_LENGTH_MAX)
+    return _fault("group", name, NAME, "letters, digits and %|_-", GROUP_LENGTH_MAX)
 
 
 def kafka_topic_fault(name: str) -> Fault:

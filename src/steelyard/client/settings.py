@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -15,6 +14,7 @@ from steelyard.driver.identity import new_client_id, stable_client_id
 from steelyard.errors import ConfigError
 from steelyard.nodes.starting import Begin
 from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageModel
+from steelyard.wire.remoting.names import CLIENT_GROUP_CHARACTERS_MAX, NAME
 
 if TYPE_CHECKING:
     import ssl
@@ -27,11 +27,6 @@ Verdict = ConsumeStatus | ConsumeOrderlyStatus | bool | None
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """MixAll.DEFAULT_PRODUCER_GROUP."""
-
-GROUP_LENGTH_MAX = 255
-"""Validators.CHARACTER_MAX_LENGTH."""
-
-_GROUP = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
 """Environment variable with the default nameservers, also read by mqadmin."""
@@ -96,12 +91,14 @@ def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B
 
 
 def _check_group(name: str) -> None:
-    """Raise ConfigError for a name that brokers refuse. Source: client/Validators.java."""
+    """Raise ConfigError for a name that Java's clients refuse. Source: client/Validators.java."""
     if not name:
         raise ConfigError("the group name is empty; give group='...'")
-    if len(name) > GROUP_LENGTH_MAX:
-        raise ConfigError(f"group {name[:20]!r}… is longer than {GROUP_LENGTH_MAX} characters")
-    if _GROUP.fullmatch(name) is None:
+    if len(name) > CLIENT_GROUP_CHARACTERS_MAX:
+        raise ConfigError(
+            f"group {name[:20]!r}… is longer than {CLIENT_GROUP_CHARACTERS_MAX} characters"
+        )
+    if NAME.fullmatch(name) is None:
         hint = f"; did you mean nameservers={name!r}?" if ":" in name else ""
         raise ConfigError(
             f"group {name!r} has characters other than letters, digits and %|_-{hint}"

@@ -13,13 +13,13 @@ from steelyard.errors import MessageError
 from steelyard.types import Message
 from steelyard.wire.remoting.names import (
     DELAY_LEVEL_MAX,
+    NAME,
     RETRY_PREFIX,
     SELF_TEST_TOPIC,
     TOPIC_CHARACTERS_MAX,
 )
 from steelyard.wire.remoting.properties import TIMER_PROPERTIES
 
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SEPARATORS = re.compile("[\x01\x02]")
 
 FORBIDDEN_TOPICS = frozenset(
@@ -55,7 +55,7 @@ def check_topic(topic: str) -> None:
         raise MessageError(
             f"topic {topic[:20]!r}… is longer than {TOPIC_CHARACTERS_MAX} characters"
         )
-    if not _TOPIC.fullmatch(topic):
+    if not NAME.fullmatch(topic):
         raise MessageError(f"topic {topic!r} has characters other than letters, digits and %|_-")
     if topic in FORBIDDEN_TOPICS:
         raise MessageError(f"topic {topic} is written by brokers only")

@@ -30,6 +30,7 @@ from steelyard.wire.remoting.names import (
     DEFAULT_TOPIC,
     DELAY_LEVEL_MAX,
     DLQ_PREFIX,
+    NAME,
     PERM_INHERIT,
     PERM_READ_WRITE,
     RETRY_PREFIX,
@@ -67,7 +68,6 @@ MERGED_ATTRIBUTE = "steelyard.merged"
 """Attributes that the Kafka listener gives a topic, beside its layout."""
 
 _POLICIES = {"compaction": "compact"}
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 NO_SENDING = frozenset(
@@ -127,7 +127,7 @@ def topic_fault(name: str) -> str | None:
     """Return what is wrong with a topic's name, in RocketMQ's words; None if it is valid."""
     if not name.strip():
         return "The specified topic is blank."
-    if _NAME.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         return (
             f"The specified topic: {name[:300]}, contains illegal characters,"
             " allowing only ^[%|a-zA-Z0-9_-]+$"
@@ -151,7 +151,7 @@ def is_kafka_name(name: str) -> bool:
 
 def check_group(group: str) -> None:
     """Raise ProtocolError if a group's name is invalid."""
-    if _NAME.fullmatch(group) is None or len(group) > GROUP_CHARACTERS_MAX:
+    if NAME.fullmatch(group) is None or len(group) > GROUP_CHARACTERS_MAX:
         raise ProtocolError(
             f"the group name {group[:300]!r} is wrong:"
             f" 1 to {GROUP_CHARACTERS_MAX} characters of ^[%|a-zA-Z0-9_-]+$"

@@ -12,10 +12,10 @@ from typing import NoReturn
 from steelyard.errors import ConfigError
 from steelyard.spark.options.access import Access
 from steelyard.spark.options.table import Option, Reads, named
+from steelyard.wire.remoting.names import CLIENT_GROUP_CHARACTERS_MAX, NAME
 from steelyard.wording import nearest
 
 NUMBER_MAX = (1 << 63) - 1
-_GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")  # client/Validators.java
 
 
 class Given:
@@ -105,9 +105,10 @@ class Given:
 
     def _group(self, name: str) -> str:
         text = self._text(name)
-        if text and _GROUP.fullmatch(text) is None:
+        longest = CLIENT_GROUP_CHARACTERS_MAX
+        if text and (NAME.fullmatch(text) is None or len(text) > longest):
             self._refuse(
-                name, f"is {text!r}; it must have letters, digits and %|_- only, up to 255"
+                name, f"is {text!r}; it must have letters, digits and %|_- only, up to {longest}"
             )
         return text
 

@@ -6,6 +6,11 @@ common/stats/Stats.java, common/help/FAQUrl.java.
 
 from __future__ import annotations
 
+import re
+
+NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+"""Names of topics and groups (TopicValidator.java, client/Validators.java)."""
+
 MASTER_ID = 0
 """The id of a master broker."""
 
@@ -22,6 +27,8 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 """Prefixes of the topics for a group's retries and dead letters."""
 TOPIC_CHARACTERS_MAX = 127
+CLIENT_GROUP_CHARACTERS_MAX = 255
+"""Longest name of a group for clients (client/Validators.java); brokers take shorter ones."""
 
 DELAY_LEVEL_MAX = 18
 RETRY_LEVEL = 3
