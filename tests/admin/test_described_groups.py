@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.admin.conftest import Run
 from tests.api.kafka import KafkaServers
 from tests.waiting import until
 from tests.web.console.group_members import ShareReader, begin_share_group, streams_threads
 
 from steelyard.admin.described_groups import streams_document
 from steelyard.admin.kafka_groups import report_text
-from steelyard.admin.main import main
 from steelyard.groups.kafka.report import KafkaGroupReport
-
-Run = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +24,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
     servers.stop()
 
 
-@pytest.fixture
-def run(servers: KafkaServers, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs an admin command; the lines that it prints."""
-
-    def run(command: str, *options: str) -> list[str]:
-        capsys.readouterr()
-        code = main(["admin", command, "-n", servers.nameservers, *options])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out.splitlines()
-
-    return run
+@pytest.fixture(scope="module")
+def nameservers(servers: KafkaServers) -> str:
+    return servers.nameservers
 
 
 def document(run: Run, command: str, *options: str) -> Any:

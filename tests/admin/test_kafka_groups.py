@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from tests.admin.conftest import Run
 from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
 from tests.waiting import PATIENCE_S, until
@@ -53,8 +54,6 @@ from steelyard.wire.kafka.messages.offsets import (
 )
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
-Run = Callable[..., list[str]]
-
 _serial = count(1)
 
 
@@ -66,18 +65,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
     servers.stop()
 
 
-@pytest.fixture
-def run(servers: KafkaServers, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs an admin command; the lines that it prints."""
-
-    def run(command: str, *options: str) -> list[str]:
-        capsys.readouterr()
-        code = main(["admin", command, "-n", servers.nameservers, *options])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out.splitlines()
-
-    return run
+@pytest.fixture(scope="module")
+def nameservers(servers: KafkaServers) -> str:
+    return servers.nameservers
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def run(image: str) -> Iterator[Callable[[], tuple[str, Ports]]]:
             *("--log-format=json", "--config=/etc/steelyard.toml"),
         ).strip()
         started.append(container)
-        until(lambda: '"nameserver"' in docker("logs", container).stdout, docker("logs", container))
+        until(lambda: '"nameserver"' in docker("logs", container).stdout, "the ready line")
         return container, ports
 
     yield start
