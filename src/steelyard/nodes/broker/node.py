@@ -206,6 +206,8 @@ class BrokerNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
+        if self._stopped and not _reaches_stopped_broker(event):
+            return effects  # the store is closed: a session that ends now must not write its end
         self._pulse.beat(now, effects)
         frequent = False
         try:
@@ -286,8 +288,7 @@ class BrokerNode:
                     self._kafka.refused(event, now, effects)
                 self._ended(self._parts.calls.refused(event), now, effects)
             case Due(key):
-                if not self._stopped:
-                    self._due(key, now, effects)
+                self._due(key, now, effects)
             case Flushed(ticket):
                 for log in self._durability.flushed(ticket, effects):
                     self._appended(log.topic, log.queue_id, now, effects)
@@ -473,3 +474,10 @@ class BrokerNode:
         assert parked_at is None or (self._parked_at is not None and self._parked_at <= parked_at)
         assert not self._ledger.urgent
         assert self._ledger.due_at is None or self._ledger_at is not None
+
+
+def _reaches_stopped_broker(event: Event) -> bool:
+    """Return whether a broker takes the event after its stop: it refuses requests."""
+    if isinstance(event, Received) and isinstance(event.message, Command):
+        return not event.message.flag & RESPONSE_FLAG
+    return isinstance(event, Opened | Asked)

@@ -25,7 +25,8 @@ from tests.nodes.broker.kafka.test_fetch_converted import put
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.kafka.shares.reads import ShareRead, ShareReads
-from steelyard.nodes.seam import Closed
+from steelyard.nodes.broker.node import Stop
+from steelyard.nodes.seam import Answer, Asked, Closed
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import ProduceResponse
@@ -474,6 +475,18 @@ def test_a_restart_keeps_what_was_acknowledged(shared: ShareRig) -> None:
     one.acknowledge({0: [(0, 3, ACCEPT), (5, 5, RELEASE), (6, 6, REJECT)]})
     shared.restart()
     assert acquired(member(shared).fetch()[0]) == [(4, 4, 1), (5, 5, 2), (7, 9, 1)]
+
+
+def test_a_connection_that_closes_after_the_stop_changes_no_file(shared: ShareRig) -> None:
+    """The next start would take the change for damage: the stop noted the ends of all files."""
+    produce(shared, b"a", b"b")
+    one = member(shared)
+    one.fetch()
+    one.acknowledge({0: [(0, 0, ACCEPT)]})
+    assert Answer(1, None) in shared.node.handle(Asked(1, Stop()), shared.now)
+    assert shared.node.handle(Closed(one.link, "gone"), shared.now) == []
+    shared.restart()
+    assert acquired(member(shared).fetch()[0]) == [(1, 1, 1)]
 
 
 def test_a_disk_that_refuses_an_acknowledgement_leaves_all_as_it_was(shared: ShareRig) -> None:
