@@ -55,11 +55,14 @@ def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]]
     def convert(rows: Iterable[msgspec.Struct]) -> pa.Table:
         import pyarrow as pa
 
-        found = [msgspec.structs.asdict(row) for row in rows]
-        for row in found:
-            # Arrow interprets a bare number as a timestamp in its own unit, microseconds here.
-            row |= {name: row[name] * 1000 for name in moments}
-        return pa.Table.from_pylist(found, schema)
+        found = list(rows)
+        arrays = []
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            values = [getattr(row, name) for row in found]
+            # A bare number would be a timestamp in Spark's unit, microseconds.
+            unit = pa.timestamp("ms", "UTC") if name in moments else kind
+            arrays.append(pa.array(values, unit).cast(kind))
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     return convert
 

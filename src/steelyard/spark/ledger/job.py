@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 CHECKPOINT = "_checkpoint"
 """The folder beside the tables with the query's progress and state."""
 
-MESSAGES_MAX = 4_000
-"""Messages of the ledger in a micro-batch, by default; a message has at most 500 records."""
+MESSAGES_MAX = 12000
+"""Messages of the ledger in a micro-batch, by default; a message has at most 500 records.
+
+A micro-batch costs seconds of processor time whatever is in it, and sorts its messages in memory.
+"""
 
 SINKS: Mapping[str, Callable[[SparkSession, str], Sink]] = {
     "parquet": ParquetSink,

@@ -138,13 +138,13 @@ class ParquetSink:
         before = max((one for one in complete if one < number), default=None)
         open_rows = rows.where(rows.batch == OPEN)
         if before is not None:
-            kept = self._spark.read.parquet(f"{hidden}/{before}")
+            kept = self._spark.read.schema(rows.schema).parquet(f"{hidden}/{before}")
             open_rows = open_rows.unionByName(without_groups_of(made, kept))
         open_rows.coalesce(1).write.mode("overwrite").parquet(f"{hidden}/{number}")
         for one in complete:
             if before is not None and one < before:
                 self._files.delete(f"{hidden}/{one}")
-        stored = self._spark.read.parquet(f"{hidden}/{number}")
+        stored = self._spark.read.schema(rows.schema).parquet(f"{hidden}/{number}")
         return rows.where(rows.batch != OPEN).unionByName(stored)
 
 
