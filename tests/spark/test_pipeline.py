@@ -110,10 +110,7 @@ def test_a_later_run_goes_on_where_the_last_one_ended(
     assert {row.batch for row in tables.rebalances.collect()} == {"open"}
     every = [*RECORDS, *later]
     peer.put(LEDGER_TOPIC, *(ledger.encode([one]) for one in every))
-    unfinished = tmp_path / "lag" / ".spark-staging-of-a-writer-that-was-killed"
-    unfinished.mkdir()
     tables = pipeline.ledger_tables(spark, peer.address, tmp_path)
-    assert not unfinished.exists()
     assert tables.collect() == cost.costs(every)
     assert tables.rebalances.where("group = 'one' and batch != 'open'").count() == 3
     assert {str(row.day) for row in tables.rebalances.collect()} == {"1970-01-01"}

@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from steelyard.decoding import prepared
 from steelyard.errors import ConfigError
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
 from steelyard.ledger.stream import DELAY_MS
 from steelyard.ledger.tables import TABLES, Costs, Handoff, Rebalance
 from steelyard.spark.ledger.lakes import DeltaSink, IcebergSink
-from steelyard.spark.ledger.query import DROPS, Drops, made_rows
+from steelyard.spark.ledger.micro_batch import micro_batch
+from steelyard.spark.ledger.query import Drops, made_rows
 from steelyard.spark.ledger.sinks import ParquetSink, Sink
 from steelyard.spark.tables import collected
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 CHECKPOINT = "_checkpoint"
 """The folder beside the tables with the query's progress and state."""
 
-MESSAGES_MAX = 12000
+MESSAGES_MAX = 12_000
 """Messages of the ledger in a micro-batch, by default; a message has at most 500 records.
 
 A micro-batch costs seconds of processor time whatever is in it, and sorts its messages in memory.
@@ -127,15 +125,11 @@ def follow_ledger(
     sink = _sink(spark, folder, table_format)
 
     def write(made: DataFrame, number: int) -> None:
-        made.persist()
-        try:
-            drops = _drops(made)
-            if drops is not None:
-                sink.write(made, number)
-                if drops != Drops():
-                    logger.warning("batch %d: left out %s", number, drops)
-        finally:
-            made.unpersist()
+        batch = micro_batch(made, number)
+        if batch is not None:
+            sink.write(batch)
+            if batch.drops != Drops():
+                logger.warning("batch %d: left out %s", number, batch.drops)
 
     options = {
         "nameservers": nameservers,
@@ -165,15 +159,6 @@ def _sink(spark: SparkSession, folder: str, table_format: str) -> Sink:
 
 def _folder(out_dir: str | Path) -> str:
     return str(out_dir).rstrip("/")  # maybe a URL, which Path would damage
-
-
-def _drops(made: DataFrame) -> Drops | None:
-    """Return what a micro-batch left out, None if it is empty."""
-    rows = made.where(made.table == DROPS).select("row").collect()
-    each = [msgspec.msgpack.decode(row.row, type=prepared(Drops)) for row in rows]
-    if not each:
-        return None
-    return Drops(sum(one.late for one in each), sum(one.repeated for one in each))
 
 
 @contextmanager

@@ -1,72 +1,52 @@
 """The ledger's tables as Delta or Iceberg tables, written by the driver with delta-rs or PyIceberg.
 
-The rows of a micro-batch are few, and a transaction per table replaces the rows of its own number
-and the open ones at once: a batch that is repeated after a crash leaves the same rows. Neither
-library needs the JVM, so they do not depend on Spark's version: of Delta's and Iceberg's own Spark
-packages, none that is published works with Spark 4.3 (docs/decisions/0029).
+A transaction per table replaces the rows of a micro-batch's own number and the open ones at once: a
+batch that is repeated after a crash leaves the same rows. Neither library needs the JVM, so they do
+not depend on Spark's version: of Delta's and Iceberg's own Spark packages, none that is published
+works with Spark 4.3 (docs/decisions/0029).
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from steelyard.decoding import prepared
 from steelyard.errors import SteelyardError
 from steelyard.ledger.tables import TABLES
 from steelyard.spark.extras import imported
-from steelyard.spark.ledger.sinks import OPEN, PARTITIONS, groups_in, numbered
-from steelyard.spark.tables import ddl, to_arrow
+from steelyard.spark.ledger.micro_batch import OPEN, MicroBatch
+from steelyard.spark.ledger.sinks import Sink, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-Find = Callable[[str], "pa.Table"]
 
-
-class LakeSink(ABC):
+class LakeSink(Sink):
     """Tables in a format with transactions; `FOLDER/rebalances` or what its catalog says."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._convert = {name: to_arrow(table.rows) for name, table in TABLES.items()}
+    def write(self, batch: MicroBatch) -> None:
+        """Write the rows of a micro-batch."""
+        import pyarrow.compute as pc
 
-    def write(self, made: DataFrame, number: int) -> None:
-        """Write the rows (`query.MADE`) of a micro-batch."""
-        import pyarrow as pa
-
-        found = numbered(made, number).select("table", "day", "batch", "row").toArrow()
-        groups = {row.group for row in groups_in(made).collect()}
-        names = found.column("table").to_pylist()
         for table in TABLES:
-            mine = pa.array((name == table for name in names), pa.bool_())
-            self._write_table(table, found.filter(mine), groups, number)
+            mine = pc.equal(batch.rows.column("table"), table)
+            self._write_table(table, self._decoded[table](batch.rows.filter(mine)), batch)
 
-    def _write_table(
-        self, name: str, found: pa.Table, groups: Collection[str], number: int
-    ) -> None:
+    def _write_table(self, name: str, rows: pa.Table, batch: MicroBatch) -> None:
         import pyarrow as pa
 
-        decoder = msgspec.msgpack.Decoder(prepared(TABLES[name].rows))
-        rows = self._convert[name](decoder.decode(row) for row in found.column("row").to_pylist())
-        for column in ("day", "batch"):
-            rows = rows.append_column(column, found.column(column))
         current = self._open_rows(name, rows.schema).select(rows.schema.names)
-        kept = [group not in groups for group in current.column("group").to_pylist()]
-        if not rows.num_rows and all(kept):
-            return
-        rows = pa.concat_tables([rows, current.filter(pa.array(kept, pa.bool_()))])
-        self._replace(name, rows, [str(number), OPEN])
+        kept = batch.of_other_groups(current)
+        if rows.num_rows or kept.num_rows < current.num_rows:
+            self._replace(name, pa.concat_tables([rows, kept]), [str(batch.number), OPEN])
 
     def read(self, table: str) -> DataFrame:
         """Return a table as Parquet files that Spark reads; an empty one if there are none."""
-        schema = f"{ddl(TABLES[table].rows)}, {PARTITIONS}"
+        schema = schema_of(table)
         folder, files = self._files(table)
         if not files:
             return self._spark.createDataFrame([], schema)

@@ -8,151 +8,141 @@ Open rows of a group are replaced by those of the next micro-batch in which the 
 and Iceberg one transaction per table does that. Parquet files know no transactions: the open rows
 of each micro-batch are stored in the hidden folder `_open` first, so that they can be written again
 when the driver was killed while it replaced those that readers see.
+
+The rows of a micro-batch are few, and the driver writes them: a Spark job for each table would take
+longer to plan than to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from steelyard.decoding import prepared
-from steelyard.ledger.tables import TABLES, TableRow
-from steelyard.spark.ledger.query import GROUPS
-from steelyard.spark.tables import ddl, to_arrow
+from steelyard.ledger.tables import TABLES
+from steelyard.spark.ledger.micro_batch import OPEN, MicroBatch, decoder
+from steelyard.spark.tables import ddl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-OPEN = "open"
 PARTITIONS = "day date, batch string"
-STAGING = ".spark-staging-"
-"""What the folders begin with in which Spark writes partitions before it moves them."""
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """Where tables are kept."""
 
-    def write(self, made: DataFrame, number: int) -> None:
-        """Write the rows (`query.MADE`) of a micro-batch."""
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._decoded = {table: decoder(table) for table in TABLES}
 
+    @abstractmethod
+    def write(self, batch: MicroBatch) -> None:
+        """Write the rows of a micro-batch."""
+
+    @abstractmethod
     def read(self, table: str) -> DataFrame:
         """Return a table; an empty one if nothing was written."""
 
 
-def rows_of(table: str, made: DataFrame) -> DataFrame:
-    """Return the encoded rows of a table as its columns, with `day` and `batch`."""
-    kind = TABLES[table].rows
-    schema = f"{ddl(kind)}, {PARTITIONS}"
-    return (
-        made.where(made.table == table)
-        .select("row", "day", "batch")
-        .mapInArrow(_decoder(kind), schema)
-    )
+def schema_of(table: str) -> str:
+    """Return the columns of a table as it is kept, in Spark's DDL."""
+    return f"{ddl(TABLES[table].rows)}, {PARTITIONS}"
 
 
-def _decoder(
-    kind: type[TableRow],
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    convert = to_arrow(kind)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = msgspec.msgpack.Decoder(prepared(kind))
-        for batch in batches:
-            rows, day, number = batch.columns
-            table = convert(decoder.decode(row) for row in rows.to_pylist())
-            table = table.append_column("day", day).append_column("batch", number)
-            yield from table.to_batches()
-
-    return run
-
-
-def numbered(made: DataFrame, number: int) -> DataFrame:
-    """Return the rows of tables, with the column `batch`."""
-    from pyspark.sql import functions as f
-
-    batch = f.when(made.is_open, f.lit(OPEN)).otherwise(f.lit(str(number)))
-    return made.where(made.table.isin([*TABLES])).withColumn("batch", batch).drop("is_open")
-
-
-def groups_in(made: DataFrame) -> DataFrame:
-    """Return the groups all open rows of which are in a micro-batch."""
-    return made.where(made.table == GROUPS).select("group").distinct()
-
-
-def without_groups_of(made: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return those rows of groups that have none in `made`."""
-    return rows.join(groups_in(made), "group", "left_anti")
-
-
-class ParquetSink:
-    """Tables in a folder: `FOLDER/rebalances/day=2026-11-23/batch=17/part-….parquet`."""
+class ParquetSink(Sink):
+    """Tables in a folder: `FOLDER/rebalances/day=2026-11-23/batch=17/part-0.parquet`."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._spark = spark
+        super().__init__(spark)
         self._folder = folder
         self._files = HadoopFiles(spark)
-        self._is_clean = False
         for table in TABLES:
             self._files.make(f"{folder}/{table}")
 
     def read(self, table: str) -> DataFrame:
-        schema = f"{ddl(TABLES[table].rows)}, {PARTITIONS}"
-        return self._spark.read.schema(schema).parquet(f"{self._folder}/{table}")
+        return self._spark.read.schema(schema_of(table)).parquet(f"{self._folder}/{table}")
 
-    def write(self, made: DataFrame, number: int) -> None:
-        self._remove_unfinished()
-        rows = self._with_kept(made, numbered(made, number), number)
-        found = rows.select("table", "day", "batch").distinct().collect()
-        places = {(row.table, f"day={row.day}", row.batch) for row in found}
-        for table in sorted({table for table, _, _ in places}):
-            writer = rows_of(table, rows).coalesce(1).write.mode("overwrite")
-            writer = writer.option("partitionOverwriteMode", "dynamic")
-            writer.partitionBy("day", "batch").parquet(f"{self._folder}/{table}")
+    def write(self, batch: MicroBatch) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_open = pc.equal(batch.rows.column("batch"), OPEN)
+        final, open_rows = batch.rows.filter(pc.invert(is_open)), batch.rows.filter(is_open)
+        rows = pa.concat_tables([final, self._with_kept(open_rows, batch)])
+        written = set()
+        for (table, day, name), mine in _divided(rows):
+            place = f"{self._folder}/{table}/day={day}/batch={name}"
+            self._put(place, self._decoded[table](mine).drop_columns(["day", "batch"]))
+            written.add(place)
         for table in TABLES:
             for day in self._files.names(f"{self._folder}/{table}"):
-                if day.startswith("day=") and (table, day, OPEN) not in places:
-                    self._files.delete(f"{self._folder}/{table}/{day}/batch={OPEN}")
+                place = f"{self._folder}/{table}/{day}/batch={OPEN}"
+                if day.startswith("day=") and place not in written:
+                    self._files.delete(place)
 
-    def _remove_unfinished(self) -> None:
-        """Delete what a driver that was killed had begun to write; no reader sees it."""
-        if not self._is_clean:
-            for table in TABLES:
-                for name in self._files.names(f"{self._folder}/{table}"):
-                    if name.startswith(STAGING):
-                        self._files.delete(f"{self._folder}/{table}/{name}")
-            self._is_clean = True
+    def _with_kept(self, open_rows: pa.Table, batch: MicroBatch) -> pa.Table:
+        """Return open rows of all groups, also of those that are not in this batch; store them."""
+        import pyarrow as pa
 
-    def _with_kept(self, made: DataFrame, rows: DataFrame, number: int) -> DataFrame:
-        """Return the rows, with open ones of groups that are not in this batch; store those."""
         hidden = f"{self._folder}/_open"
-        complete = [
-            int(name)
-            for name in self._files.names(hidden)
-            if self._files.exists(f"{hidden}/{name}/_SUCCESS")
-        ]
-        before = max((one for one in complete if one < number), default=None)
-        open_rows = rows.where(rows.batch == OPEN)
+        stored = {int(name): self._parts(f"{hidden}/{name}") for name in self._files.names(hidden)}
+        complete = [number for number, parts in stored.items() if parts]
+        before = max((number for number in complete if number < batch.number), default=None)
         if before is not None:
-            kept = self._spark.read.schema(rows.schema).parquet(f"{hidden}/{before}")
-            open_rows = open_rows.unionByName(without_groups_of(made, kept))
-        open_rows.coalesce(1).write.mode("overwrite").parquet(f"{hidden}/{number}")
-        for one in complete:
-            if before is not None and one < before:
-                self._files.delete(f"{hidden}/{one}")
-        stored = self._spark.read.schema(rows.schema).parquet(f"{hidden}/{number}")
-        return rows.where(rows.batch != OPEN).unionByName(stored)
+            kept = self._read(stored[before]).cast(open_rows.schema)
+            open_rows = pa.concat_tables([open_rows, batch.of_other_groups(kept)])
+        self._put(f"{hidden}/{batch.number}", open_rows)
+        for number in complete:
+            if before is not None and number < before:
+                self._files.delete(f"{hidden}/{number}")
+        return open_rows
+
+    def _parts(self, folder: str) -> list[str]:
+        names = self._files.names(folder)
+        return [f"{folder}/{name}" for name in names if name.endswith(".parquet")]
+
+    def _read(self, paths: list[str]) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        files = (pa.BufferReader(self._files.read(path)) for path in paths)
+        return pa.concat_tables([pq.read_table(file) for file in files])
+
+    def _put(self, folder: str, rows: pa.Table) -> None:
+        """Make a file with these rows the only one of a folder."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        data = pa.BufferOutputStream()
+        pq.write_table(rows, data)
+        staged = f"{self._folder}/_staged.parquet"
+        self._files.write(staged, data.getvalue().to_pybytes())
+        self._files.delete(folder)
+        self._files.make(folder)
+        self._files.rename(staged, f"{folder}/part-0.parquet")
+
+
+def _divided(rows: pa.Table) -> Iterator[tuple[tuple[str, object, str], pa.Table]]:
+    """Divide encoded rows by table, day and batch."""
+    import pyarrow as pa
+
+    places: dict[tuple[str, object, str], list[int]] = {}
+    columns = (rows.column(name).to_pylist() for name in ("table", "day", "batch"))
+    for position, place in enumerate(zip(*columns, strict=True)):
+        places.setdefault(place, []).append(position)
+    for place, positions in places.items():
+        yield place, rows.take(pa.array(positions))
 
 
 class HadoopFiles:
     """Files wherever Spark can write: Hadoop's file systems, which the driver's JVM has."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+        org: Any = spark.sparkContext._jvm.org  # type: ignore[union-attr]
+        self._hadoop = org.apache.hadoop.fs
+        self._all_bytes = org.apache.commons.io.IOUtils.toByteArray
         self._conf = spark.sparkContext._jsc.hadoopConfiguration()
 
     def _at(self, path: str) -> tuple[Any, Any]:
@@ -169,9 +159,27 @@ class HadoopFiles:
             return []
         return [each.getPath().getName() for each in system.listStatus(place)]
 
-    def exists(self, path: str) -> bool:
+    def read(self, path: str) -> bytes:
         system, place = self._at(path)
-        return bool(system.exists(place))
+        stream = system.open(place)
+        try:
+            return bytes(self._all_bytes(stream))
+        finally:
+            stream.close()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, which may exist."""
+        system, place = self._at(path)
+        stream = system.create(place, True)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+
+    def rename(self, path: str, to: str) -> None:
+        system, place = self._at(path)
+        if not system.rename(place, self._hadoop.Path(to)):
+            raise OSError(f"cannot rename {path} to {to}")
 
     def delete(self, path: str) -> None:
         system, place = self._at(path)
