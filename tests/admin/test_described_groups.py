@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +12,10 @@ from tests.api.kafka import KafkaServers
 from tests.waiting import until
 from tests.web.console.group_members import ShareReader, begin_share_group, streams_threads
 
+from steelyard.admin import exits
 from steelyard.admin.described_groups import streams_document
 from steelyard.admin.kafka_groups import report_text
+from steelyard.admin.main import main
 from steelyard.groups.kafka.report import KafkaGroupReport
 
 
@@ -27,6 +29,24 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
 @pytest.fixture(scope="module")
 def nameservers(servers: KafkaServers) -> str:
     return servers.nameservers
+
+
+Doctor = Callable[[str], list[tuple[str, str]]]
+
+
+@pytest.fixture
+def doctor(nameservers: str, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Runs the doctor; its findings with what it says of each."""
+
+    def ask(group: str) -> list[tuple[str, str]]:
+        capsys.readouterr()
+        code = main(["admin", "doctor", "-n", nameservers, "-g", group, "--json"])
+        printed = capsys.readouterr()
+        found = json.loads(printed.out)["findings"]
+        assert (code, printed.err) == (exits.FAILED if found else exits.SUCCESS, "")
+        return [(one["ailment"], one["what"]) for one in found]
+
+    return ask
 
 
 def document(run: Run, command: str, *options: str) -> Any:
@@ -143,6 +163,117 @@ def test_a_share_group(servers: KafkaServers, run: Run) -> None:
         for each in readers:
             each.leave()
     assert document(run, "kafkaGroup", "-g", "team")["state"] == "Empty"
+
+
+def test_the_progress_of_a_share_group(servers: KafkaServers, run: Run) -> None:
+    """It is as kafkaGroup shows it, of all topics or of one; the list has the sum."""
+    topics = [servers.topic(name, 1) for name in ("first", "second")]
+    for topic in topics:
+        servers.fill(topic, range(5), partitions=1)
+        begin_share_group(servers.bootstrap, "both", topic, {0: 2})
+    begin_share_group(servers.bootstrap, "alone", topics[0], {0: 1})
+    with ShareReader(servers.bootstrap, "both", "reader") as reader:
+        reader.beat(*topics)
+        for one in ("both", "alone"):
+            told = document(run, "kafkaGroup", "-g", one)
+            found = document(run, "consumerProgress", "-g", one)
+            assert (found["queues"], found["lag"]) == (told["offsets"], told["lag"])
+            assert (found["group"], found["lag_seconds"]) == (one, None)
+        head, *rows, empty, total = run("consumerProgress", "-g", "both", "-t", "second")
+        assert head.split()[:2] == ["#Topic", "#Partition"]
+        assert [row.split() for row in rows] == [["second", "0", "5", "2", "3", reader.member_id]]
+        assert (empty, total) == ("", "Diff Total: 3")
+        listed = {line.split()[0]: line.split()[1:] for line in run("consumerProgress")}
+        assert listed["both"] == ["1", "KAFKA", "PULL", "SHARE", "0", "6"]
+        groups = document(run, "consumerProgress")["groups"]
+        assert {each["group"]: each["lag"] for each in groups}.items() >= {
+            ("both", 6),
+            ("alone", 4),
+        }
+        reader.leave()
+
+
+def test_a_share_group_that_has_not_begun_has_no_progress(
+    servers: KafkaServers, run: Run, refused: Callable[..., str]
+) -> None:
+    with ShareReader(servers.bootstrap, "early", "reader") as reader:
+        reader.beat("nowhere")
+        said = refused("consumerProgress", "-g", "early", code=exits.FAILED)
+        assert said == (
+            "steelyard: early is a Kafka group; use `steelyard admin kafkaGroup -g early`"
+        )
+        assert document(run, "kafkaGroup", "-g", "early")["offsets"] == []
+        reader.leave()
+
+
+def test_the_lag_is_unknown_while_no_kafka_listener_answers(
+    servers: KafkaServers, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = servers.topic("hidden", 1)
+    servers.fill(topic, range(5), partitions=1)
+    begin_share_group(servers.bootstrap, "behind", topic, {0: 2})
+
+    def listed() -> tuple[list[str], object]:
+        (line,) = (line for line in run("consumerProgress") if line.startswith("behind "))
+        groups = document(run, "consumerProgress")["groups"]
+        (lag,) = (each["lag"] for each in groups if each["group"] == "behind")
+        return line.split(), lag
+
+    assert listed() == (["behind", "0", "OFFLINE", "0", "3"], 3)
+    monkeypatch.setenv("STEELYARD_SASL_USERNAME", "somebody")
+    monkeypatch.setenv("STEELYARD_SASL_PASSWORD", "unknown here")
+    assert listed() == (["behind", "0", "OFFLINE", "0", "N/A"], None)
+
+
+def test_the_doctor_looks_at_streams_groups(servers: KafkaServers, doctor: Doctor) -> None:
+    """1. Of four instances with two tasks and a standby, one has nothing to do. 2. They go. 3. The next application has no
+    topic to read."""
+    source = servers.topic("single", 1)
+    with streams_threads(servers.bootstrap, "small", source, *"abcd") as threads:
+
+        def is_settled() -> bool:
+            before = [(one.active, one.standby) for one in threads]
+            for each in threads:
+                each.beat()
+            after = [(one.active, one.standby) for one in threads]
+            return before == after and sum(len(one.active | one.standby) for one in threads) == 3
+
+        until(is_settled)
+        (idle,) = (one for one in threads if not one.active and not one.standby)
+        assert any(one.standby and not one.active for one in threads)
+        name = idle.member_id.removesuffix("-id")
+        said = f"{name} run no task; the group has 4 members for 2 tasks"
+        assert doctor("small") == [("MEMBER_IDLE", said)]
+        for each in threads:
+            each.leave()
+    assert doctor("small") == [("NOBODY", "no member of group small is online")]
+    with streams_threads(servers.bootstrap, "lost", "nowhere", "one") as (one,):
+        one.beat()
+        said = "no member has a task: the application reads nowhere, which does not exist"
+        assert doctor("lost") == [("TOPIC_NOT_READ", said)]
+        one.leave()
+
+
+def test_the_doctor_looks_at_share_groups(servers: KafkaServers, doctor: Doctor) -> None:
+    """1. One member reads; a topic that the group has begun is not read. 2. Another subscribes to what is not there. 3. Both
+    go."""
+    topics = [servers.topic(name, 1) for name in ("read", "left")]
+    for topic in topics:
+        servers.fill(topic, range(5), partitions=1)
+        begin_share_group(servers.bootstrap, "crew", topic, {0: 2})
+    with (
+        ShareReader(servers.bootstrap, "crew", "one") as one,
+        ShareReader(servers.bootstrap, "crew", "two") as two,
+    ):
+        one.beat(topics[0])
+        left = "the group has offsets of left, where messages wait, and no member reads it"
+        assert doctor("crew") == [("TOPIC_NOT_READ", left)]
+        two.beat("nowhere")
+        idle = "two read no partition: topics to which they subscribe do not exist: nowhere"
+        assert doctor("crew") == [("MEMBER_IDLE", idle), ("TOPIC_NOT_READ", left)]
+        one.leave()
+        two.leave()
+    assert doctor("crew") == [("NOBODY", "no member of group crew is online")]
 
 
 def test_a_streams_group_that_nobody_describes() -> None:

@@ -1,4 +1,4 @@
-"""Streams and share groups for kafkaGroup: what coordinators tell of them by Kafka's own requests.
+"""Streams and share groups: what coordinators tell of them by Kafka's own requests.
 
 Reports of Kafka groups (`groups.kafka.report`) have neither the tasks and the topology of a streams
 group (KIP-1071) nor anything of a share group (KIP-932): StreamsGroupDescribe, ShareGroupDescribe
@@ -8,16 +8,21 @@ and DescribeShareGroupOffsets do.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from steelyard.admin.kafka_commands import TIMEOUT_MS
 from steelyard.admin.printing import shown
 from steelyard.client.environment import kafka_login
+from steelyard.errors import RouteError, SteelyardError
 from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
+    from steelyard.groups.doctor import Diagnosis
+    from steelyard.groups.kafka.report import KafkaGroup
     from steelyard.types import TopicPartition
     from steelyard.web.console.kafka.facts import (
         KafkaGroupFacts,
@@ -25,27 +30,30 @@ if TYPE_CHECKING:
         SubtopologyFacts,
         TopologyFacts,
     )
+    from steelyard.web.console.kafka.servers import KafkaBrokers
+
+STREAMS, SHARE = "streams", "share"
+"""Kinds of groups that Kafka's own requests tell more of."""
 
 
 class DescribedGroup(NamedTuple):
-    """A group. `ends`: the offsets after the last messages of its partitions."""
+    """A group.
+
+    `ends`: the offsets after the last messages of its partitions. `topics`: those that exist.
+    """
 
     facts: KafkaGroupFacts
     ends: Mapping[TopicPartition, int]
+    topics: Collection[str]
 
 
-async def described_group(admin: Admin, options: argparse.Namespace, group: str) -> DescribedGroup:
-    """Return a group as its coordinator describes it.
-
-    Raises RouteError if there is no such group, and KafkaError or RemotingError if its coordinator
-    does not answer.
-    """
+@asynccontextmanager
+async def _listeners(admin: Admin, options: argparse.Namespace) -> AsyncIterator[KafkaBrokers]:
+    """Connect to the Kafka listeners that the nameservers know."""
     from steelyard.client.settings import tls_context
     from steelyard.driver.awaited_links import KafkaRequester
-    from steelyard.web.console.kafka.groups import describe_one
     from steelyard.web.console.kafka.servers import KafkaBrokers
     from steelyard.web.console.listeners import kafka_listeners
-    from steelyard.wire.kafka.messages.logs import LATEST
 
     async def bootstrap() -> list[str]:
         return [entry.address for entry in (await kafka_listeners(admin)).values()]
@@ -58,13 +66,86 @@ async def described_group(admin: Admin, options: argparse.Namespace, group: str)
         login=kafka_login(),
     )
     try:
-        servers = KafkaBrokers(bootstrap, requester)
-        facts = await describe_one(servers, group)
-        places = {*facts.held, *facts.shared}
-        ends = await servers.offsets_at(dict.fromkeys(places, LATEST))
-        return DescribedGroup(facts, {place: offset for place, (offset, _) in ends.items()})
+        yield KafkaBrokers(bootstrap, requester)
     finally:
         await requester.close()
+
+
+async def described_group(admin: Admin, options: argparse.Namespace, group: str) -> DescribedGroup:
+    """Return a group as its coordinator describes it.
+
+    Raises RouteError if there is no such group, and KafkaError or RemotingError if its coordinator
+    does not answer.
+    """
+    from steelyard.web.console.kafka.groups import describe_one
+    from steelyard.wire.kafka.messages.logs import LATEST
+
+    async with _listeners(admin, options) as servers:
+        facts = await describe_one(servers, group)
+        ends = await servers.offsets_at(dict.fromkeys(facts.places, LATEST))
+        return DescribedGroup(
+            facts,
+            {place: offset for place, (offset, _) in ends.items()},
+            (await servers.topics()).keys(),
+        )
+
+
+async def described_share_group(
+    admin: Admin, options: argparse.Namespace, name: str, unknown: RouteError
+) -> tuple[DescribedGroup, str]:
+    """Return a share group, of which there is no report, and the name of its coordinator.
+
+    Raises `unknown` if it is none.
+    """
+    listed = {one.group: one for one in await admin.kafka_groups()}
+    if name not in listed or listed[name].kind != SHARE:
+        raise unknown
+    return await described_group(admin, options, name), listed[name].coordinator
+
+
+async def described_streams_group(
+    admin: Admin, options: argparse.Namespace, name: str
+) -> DescribedGroup | None:
+    """Return a streams group; None if its coordinator's Kafka listener does not answer."""
+    try:
+        found = await described_group(admin, options, name)
+    except SteelyardError:
+        return None
+    return found if found.facts.kind == STREAMS else None
+
+
+async def findings(admin: Admin, options: argparse.Namespace, group: str) -> list[Diagnosis]:
+    """Return what keeps a group from working, as `Admin.diagnose`, of share groups as well.
+
+    A streams group is diagnosed with its description: its report has no standbys.
+    """
+    described = await _described_for_the_doctor(admin, options, group)
+    if described is None:
+        return await admin.diagnose(group)
+    from steelyard.web.console.kafka.doctor import diagnose
+
+    return diagnose(described.facts, described.topics, described.ends, time.time_ns() // 1_000_000)
+
+
+async def _described_for_the_doctor(
+    admin: Admin, options: argparse.Namespace, name: str
+) -> DescribedGroup | None:
+    """Return a streams or a share group; None if it is neither, or a RocketMQ group as well."""
+    from steelyard.web.console.kafka.facts import of_report
+    from steelyard.wire.remoting.names import retry_topic
+
+    with suppress(RouteError):
+        await admin.route(retry_topic(name))
+        return None
+    kinds = {one.group: one.kind for one in await admin.kafka_groups()}
+    if kinds.get(name) == SHARE:
+        return await described_group(admin, options, name)
+    if kinds.get(name) == STREAMS:
+        report = await admin.kafka_group(name)
+        described = await described_streams_group(admin, options, name)
+        if described is not None:
+            return described._replace(facts=of_report(report, described.facts))
+    return None
 
 
 # -- share groups ----------------------------------------------------------------------------------
@@ -90,7 +171,7 @@ def share_rows(group: DescribedGroup) -> list[ShareRow]:
     """Return the partitions that a share group reads or has begun, sorted."""
     facts = group.facts
     rows = []
-    for place in sorted({*facts.held, *facts.shared}):
+    for place in sorted(facts.places):
         progress = facts.shared.get(place)
         rows.append(
             ShareRow(
@@ -130,13 +211,12 @@ def share_document(group: DescribedGroup, coordinator: str) -> dict[str, object]
             for one in facts.members
         ],
         "offsets": rows,
-        "lag": sum(row.lag or 0 for row in rows),
+        "lag": share_lag(rows),
     }
 
 
 def share_text(group: DescribedGroup, coordinator: str) -> str:
     """Format state, members and offsets. `coordinator`: the name of its broker."""
-    rows = share_rows(group)
     facts = shown(group.facts)
     text = (
         f"group {facts.name}: {facts.state}, {facts.kind}, epoch {facts.generation}, assignment"
@@ -146,13 +226,52 @@ def share_text(group: DescribedGroup, coordinator: str) -> str:
     for one in facts.members:
         name = member_name(one.member_id, one.client_id, one.host)
         text += f"  {name}: {partition_names(one.assigned)}\n"
+    return text + "\n" + share_table(share_rows(group))
+
+
+def share_table(rows: Sequence[ShareRow]) -> str:
+    """Format the offsets of a share group, and its lag."""
     line = "{:<32}  {:<10}  {:<14}  {:<14}  {:<10}  {}\n"
     names = ("#Topic", "#Partition", "#Broker Offset", "#Start Offset", "#Diff", "#Members")
-    text += "\n" + line.format(*names)
+    text = line.format(*names)
     for row in map(shown, rows):
         numbers = ["-" if n is None else n for n in (row.end_offset, row.start_offset, row.lag)]
         text += line.format(row.topic, row.partition, *numbers, ", ".join(row.members) or "-")
-    return text + f"\nDiff Total: {sum(row.lag or 0 for row in rows)}\n"
+    return text + f"\nDiff Total: {share_lag(rows)}\n"
+
+
+def share_lag(rows: Iterable[ShareRow]) -> int:
+    """Return how many records are yet to be delivered or acknowledged, as far as it is known."""
+    return sum(row.lag or 0 for row in rows)
+
+
+async def share_lags(
+    admin: Admin, options: argparse.Namespace, groups: Iterable[KafkaGroup]
+) -> dict[str, int]:
+    """Return the lag of share groups by name, without those whose coordinators do not answer.
+
+    `groups`: of all kinds.
+    """
+    by_coordinator: dict[str, list[str]] = {}
+    for one in groups:
+        if one.kind == SHARE:
+            by_coordinator.setdefault(one.coordinator, []).append(one.group)
+    if not by_coordinator:
+        return {}
+    from steelyard.web.console.kafka.groups import AT_ONCE, shares_of
+    from steelyard.web.console.listeners import kafka_listeners
+
+    lags: dict[str, int] = {}
+    listeners = await kafka_listeners(admin)
+    async with _listeners(admin, options) as servers:
+        for coordinator in sorted(by_coordinator.keys() & listeners.keys()):
+            address, names = listeners[coordinator].address, by_coordinator[coordinator]
+            for at in range(0, len(names), AT_ONCE):
+                with suppress(SteelyardError):
+                    found = await shares_of(servers, address, names[at : at + AT_ONCE])
+                    for name, progress in found.items():
+                        lags[name] = sum(each.lag or 0 for each in progress.values())
+    return lags
 
 
 # -- streams groups --------------------------------------------------------------------------------

@@ -13,6 +13,14 @@ from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.clusters import NO_BROKER
+from steelyard.admin.described_groups import (
+    SHARE,
+    described_share_group,
+    share_lag,
+    share_lags,
+    share_rows,
+    share_table,
+)
 from steelyard.admin.printing import (
     date_seconds,
     fixed,
@@ -109,11 +117,14 @@ def connection_table(connection: ConsumerConnection) -> str:
 
 async def consumer_progress(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     if not options.groupName:
-        return await _all_groups(admin)
+        return await _all_groups(admin, options)
     group = options.groupName.strip()
     show = options.showClientIP == "true"
     topic = given(options.topicName)
-    progress = await admin.consumer_progress(group, topic, holders=show)
+    try:
+        progress = await admin.consumer_progress(group, topic, holders=show)
+    except RouteError as unknown:
+        return await _share_progress(admin, options, group, unknown)
     waits: dict[MessageQueue, int] = {}
     if options.seconds or options.json:
         waits = await admin.oldest_waits(progress)
@@ -133,6 +144,22 @@ async def consumer_progress(admin: Admin, options: argparse.Namespace) -> Comman
     document = {"group": group, "consume_tps": progress.consume_tps, "lag": progress.lag}
     document |= {"lag_seconds": in_seconds(max(waits.values(), default=None)), "queues": rows}
     return CommandOutcome(text, document)
+
+
+async def _share_progress(
+    admin: Admin, options: argparse.Namespace, group: str, unknown: RouteError
+) -> CommandOutcome:
+    """Return the progress of a share group, in which several members read a partition.
+
+    Raises `unknown` if it is none, or has not begun. How long messages wait for it is unknown.
+    """
+    described, _ = await described_share_group(admin, options, group, unknown)
+    topic = given(options.topicName)
+    rows = [one for one in share_rows(described) if topic in (None, one.topic)]
+    if not rows:
+        raise unknown
+    document = {"group": group, "consume_tps": 0.0, "lag": share_lag(rows), "lag_seconds": None}
+    return CommandOutcome(share_table(rows), {**document, "queues": rows})
 
 
 def progress_table(
@@ -179,7 +206,7 @@ def _wait_text(queue: MessageQueue, waits: Mapping[MessageQueue, int]) -> str:
     return "N/A" if wait is None else f"{wait / 1000:.1f}"
 
 
-async def _all_groups(admin: Admin) -> CommandOutcome:
+async def _all_groups(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     if not (await admin.clusters()).broker_addr_table:
         raise RouteError(NO_BROKER)
     text = group_row("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
@@ -188,10 +215,13 @@ async def _all_groups(admin: Admin) -> CommandOutcome:
         kafka_groups = await admin.kafka_groups()
     except SteelyardError:
         kafka_groups = ()  # a broker is down: still show what mqadmin would show
-    rows += [await _kafka_group_row(admin, kafka_group) for kafka_group in kafka_groups]
+    lags = await share_lags(admin, options, kafka_groups)
+    for one in kafka_groups:
+        lag = lags.get(one.group) if one.kind == SHARE else await _kafka_lag(admin, one.group)
+        rows.append(_kafka_group_row(one, lag))
     for each in rows:
         name, *cells = each.values()
-        text += group_row(front(str(name), 64), *cells)
+        text += group_row(front(str(name), 64), *("N/A" if c is None else c for c in cells))
     return CommandOutcome(text, {"groups": rows})
 
 
@@ -231,18 +261,21 @@ async def _group_row(admin: Admin, group: str) -> dict[str, object]:
     )
 
 
-async def _kafka_group_row(admin: Admin, group: KafkaGroup) -> dict[str, object]:
+async def _kafka_lag(admin: Admin, group: str) -> int:
+    try:
+        return (await admin.kafka_group(group)).lag
+    except SteelyardError:
+        return 0  # it has been deleted meanwhile
+
+
+def _kafka_group_row(group: KafkaGroup, lag: int | None) -> dict[str, object]:
     """Return the row of a Kafka group: its members pull and report no version.
 
-    The model is the group's kind.
+    The model is the group's kind. `lag`: None if unknown.
     """
-    try:
-        diff = (await admin.kafka_group(group.group)).lag
-    except SteelyardError:
-        diff = 0  # it has been deleted meanwhile
     if not group.members:
-        return _group_fields(group.group, 0, "OFFLINE", "", "", 0, diff)
-    return _group_fields(group.group, group.members, "KAFKA", "PULL", group.kind.upper(), 0, diff)
+        return _group_fields(group.group, 0, "OFFLINE", "", "", 0, lag)
+    return _group_fields(group.group, group.members, "KAFKA", "PULL", group.kind.upper(), 0, lag)
 
 
 # -- allocateMQ ------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command
 from steelyard.admin.clusters import NO_BROKER
 from steelyard.admin.described_groups import (
+    STREAMS,
     DescribedGroup,
-    described_group,
+    described_share_group,
+    described_streams_group,
     member_name,
     member_tasks,
     partition_names,
@@ -22,16 +24,13 @@ from steelyard.admin.described_groups import (
     topology_text,
 )
 from steelyard.admin.printing import date_milliseconds, in_seconds, shown
-from steelyard.errors import RouteError, SteelyardError
+from steelyard.errors import RouteError
 from steelyard.wording import counted
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
     from steelyard.groups.kafka.report import KafkaGroupReport
     from steelyard.types import MessageQueue
-
-STREAMS, SHARE = "streams", "share"
-"""Kinds of groups that Kafka's own requests tell more of."""
 
 REASONS = 5
 """Number of recent rebalances shown."""
@@ -71,10 +70,13 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutco
     try:
         report = await admin.kafka_group(name)
     except RouteError as unknown:
-        return await _share_group(admin, options, name, unknown)
+        group, coordinator = await described_share_group(admin, options, name, unknown)
+        return CommandOutcome(share_text(group, coordinator), share_document(group, coordinator))
     import msgspec
 
-    described = await _streams_group(admin, options, report) if report.kind == STREAMS else None
+    described = None
+    if report.kind == STREAMS:
+        described = await described_streams_group(admin, options, name)
     waits = await admin.oldest_waits(report)
     text = report_text(report, time.time_ns() // 1_000_000, waits, described)
     offsets = [
@@ -90,28 +92,6 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> CommandOutco
     if report.kind == STREAMS:
         document |= streams_document(described)
     return CommandOutcome(text, document)
-
-
-async def _share_group(
-    admin: Admin, options: argparse.Namespace, name: str, unknown: RouteError
-) -> CommandOutcome:
-    """Describe a share group, of which there is no report. Raises `unknown` if it is none."""
-    listed = {one.group: one for one in await admin.kafka_groups()}
-    if name not in listed or listed[name].kind != SHARE:
-        raise unknown
-    group, coordinator = await described_group(admin, options, name), listed[name].coordinator
-    return CommandOutcome(share_text(group, coordinator), share_document(group, coordinator))
-
-
-async def _streams_group(
-    admin: Admin, options: argparse.Namespace, report: KafkaGroupReport
-) -> DescribedGroup | None:
-    """Describe a streams group; None if its coordinator's Kafka listener does not answer."""
-    try:
-        found = await described_group(admin, options, report.group)
-    except SteelyardError:
-        return None
-    return found if found.facts.kind == STREAMS else None
 
 
 def report_text(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from steelyard.admin import exits, names
 from steelyard.admin.answers import CommandOutcome, row
 from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin.described_groups import findings
 from steelyard.admin.files import write_file
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import RouteError
@@ -258,12 +259,12 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> CommandOu
 
 async def diagnose(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group = options.consumerGroup.strip()
-    findings = await admin.diagnose(group)
-    document = {"group": group, "findings": findings}
-    if not findings:
+    found = await findings(admin, options, group)
+    document = {"group": group, "findings": found}
+    if not found:
         return CommandOutcome(f"group {printable(group)}: nothing is wrong\n", document)
     text = "".join(
         f"{number}. {finding.what}\n   {finding.advice}\n"
-        for number, finding in enumerate(shown(findings), 1)
+        for number, finding in enumerate(shown(found), 1)
     )
     return CommandOutcome(text, document, exits.FAILED)

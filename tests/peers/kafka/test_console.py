@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.admin.processes import run
 from tests.peers.kafka import builds
 from tests.peers.kafka.servers import Running, run_apache
 from tests.peers.kafka.share_members import ShareGroup
@@ -20,6 +21,7 @@ from tests.peers.kafka.test_tools import TOOLS, table, tool
 from tests.waiting import until
 from tests.web.console.asking import Events, ask, in_path, read
 from tests.web.console.conftest import console
+from tests.web.console.group_members import ShareReader, streams_threads
 
 from steelyard.config import HttpConfig
 
@@ -39,11 +41,16 @@ def topic_of(cluster: Running, name: str, partitions: int) -> str:
     admin = AdminClient(client)
     (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
     made.result(60)
-    producer = Producer(client)
-    for number in range(10 * partitions):
-        producer.produce(name, json.dumps(number), key=f"k{number}", partition=number % partitions)
-    assert producer.flush(60) == 0
+    fill(cluster, name, partitions)
     return name
+
+
+def fill(cluster: Running, topic: str, partitions: int) -> None:
+    """10 numbers in each partition."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(10 * partitions):
+        producer.produce(topic, json.dumps(number), key=f"k{number}", partition=number % partitions)
+    assert producer.flush(60) == 0
 
 
 def member(cluster: Running, group: str, topic: str, protocol: str, client: str) -> Consumer:
@@ -305,6 +312,12 @@ def test_a_share_group(cluster: Running, address: str, name: str, tmp_path: Path
             }
 
         until(lambda: offsets() == progress(), (offsets(), progress()))
+        if cluster.nameserver:
+            asked = ("consumerProgress", "-n", cluster.nameserver, "-g", group.group, "--json")
+            rows = json.loads(run("admin", *asked).stdout)["queues"]
+            assert offsets() == {
+                str(row["partition"]): (str(row["start_offset"]), str(row["lag"])) for row in rows
+            }
         picture = read(address, path)
         assert (picture["kind"], picture["protocol"]) == ("share", "share: simple")
         assert picture["generation"] == picture["assignment_epoch"] > 0
@@ -326,6 +339,91 @@ def test_a_share_group(cluster: Running, address: str, name: str, tmp_path: Path
         done = ask(address, f"{path}/reset-offsets", method="POST", body=body)
         assert done.status == 200, done
         until(lambda: {q["share_start"] for q in read(address, path)["queues"]} == {0}, "reset")
+
+
+def findings(cluster: Running, address: str, group: str) -> dict[str, str]:
+    """What the doctor says of a group, by the titles; of our brokers, once the command says the same."""
+    found = read(address, f"groups/{in_path('kafka', group)}/doctor")["findings"]
+    if cluster.nameserver:
+        done = run("admin", "doctor", "-n", cluster.nameserver, "-g", group, "--json")
+        told = [(one["what"], one["advice"]) for one in json.loads(done.stdout)["findings"]]
+        if told != [(one["text"], one["what_to_do"]) for one in found]:
+            return {"They differ": f"{told}, {found}"}  # as just before and after a change
+    return {one["title"]: one["text"] for one in found}
+
+
+def test_the_doctor_of_a_streams_group(
+    cluster: Running, address: str, name: str, tmp_path: Path
+) -> None:
+    """1. Two instances run the two tasks. 2. A third has none. 3. They go. 4. The next one has no topic to read: it only sends
+    a heartbeat, because Kafka Streams would end."""
+    with WordCount(cluster, name, tmp_path, partitions=1) as app:
+        app.start("one")
+        app.start("two")
+        app.wait_shared(all_tasks(1), "one", "two")
+        until(lambda: findings(cluster, address, name) == {}, "nothing is wrong")
+        app.start("three")
+
+        def idle() -> bool:
+            said = findings(cluster, address, name).get("Member idle", "")
+            return "run no task; the group has 3 members for 2 tasks" in said
+
+        until(idle, "one is idle")
+        for each in list(app.instances):
+            app.leave(each)
+
+        def is_alone() -> bool:
+            return list(findings(cluster, address, name)) == ["Nobody"]
+
+        until(is_alone, "nobody is left")
+    with streams_threads(cluster.bootstrap, f"{name}-2", "nowhere", "one") as (one,):
+
+        def is_told() -> bool:
+            one.beat()
+            return findings(cluster, address, f"{name}-2") == {
+                "Topic not read": "no member has a task: the application reads nowhere, which does"
+                " not exist"
+            }
+
+        until(is_told, "not ready")
+        one.leave()
+
+
+def test_the_doctor_of_a_share_group(
+    cluster: Running, address: str, name: str, tmp_path: Path
+) -> None:
+    """1. Three members read two partitions. 2. Another, which does nothing but join, subscribes to what does not exist. 3. The
+    three go, and messages come. 4. The last one goes."""
+    topic = topic_of(cluster, name, 2)
+    with ShareGroup(cluster, topic, tmp_path, settings="share.auto.offset.reset:earliest") as group:
+        readers = [group.start(each) for each in ("one", "two", "three")]
+        group.until_all(20)
+
+        def found() -> dict[str, str]:
+            return findings(cluster, address, group.group)
+
+        until(lambda: found() == {}, "nothing is wrong")
+        until(lambda: sum(len(one.taken) for one in readers) >= 20, "all are accepted")
+        with ShareReader(cluster.bootstrap, group.group, "four") as four:
+            four.beat("nowhere")
+
+            def found_later() -> dict[str, str]:
+                four.beat()
+                return found()
+
+            idle = "four read no partition: topics to which they subscribe do not exist: nowhere"
+            wrong = {"Member idle": idle}
+            until(lambda: found_later() == wrong, "one is idle")
+            for one in readers:
+                one.leave()
+            until(lambda: found_later() == wrong, "nothing waits")
+            fill(cluster, topic, 2)
+            wrong["Topic not read"] = (
+                f"the group has offsets of {topic}, where messages wait, and no member reads it"
+            )
+            until(lambda: found_later() == wrong, "messages wait")
+            four.leave()
+        until(lambda: list(found()) == ["Nobody"], "nobody is left")
 
 
 def test_brokers_without_streams_and_share_groups(tmp_path: Path, name: str) -> None:

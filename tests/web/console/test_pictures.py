@@ -238,7 +238,7 @@ def test_a_report_of_ours_tells_whom_and_why() -> None:
         " It waits for a (10.0.0.1): JoinGroup, and for 1 more."
     )
     assert (found.rebalance.since, found.rebalance.trigger) == (1_000, "joined")
-    assert as_report(of_report(report, None), {}) is report
+    assert as_report(of_report(report, None), {}, 3_500) is report
 
 
 # -- streams groups and share groups ---------------------------------------------------------------

@@ -7,7 +7,7 @@ streams groups and share groups are in `streams` and `shares`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -122,13 +122,23 @@ class KafkaGroupFacts(msgspec.Struct, frozen=True):
     shared: Mapping[TopicPartition, ShareProgress] = {}
 
     @property
-    def topics(self) -> tuple[str, ...]:
-        """Return what members subscribe to or read, and what offsets are known of; sorted."""
+    def subscribed(self) -> frozenset[str]:
+        """Return the topics that members subscribe to or read."""
         found = {topic for member in self.members for topic in member.topics}
         found |= {topic for topic, _ in self.held}
         if self.topology is not None:
             found |= {topic for one in self.topology.subtopologies for topic in one.inputs}
-        return tuple(sorted(found | {topic for topic, _ in (*self.committed, *self.shared)}))
+        return frozenset(found)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Return what members subscribe to or read, and what offsets are known of; sorted."""
+        return tuple(sorted(self.subscribed | {topic for topic, _ in self.places}))
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        """Return the partitions that members read, and those of which offsets are known."""
+        return self.held | self.committed.keys() | self.shared.keys()
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -278,8 +288,13 @@ def _reported(member: KafkaGroupMember, described: MemberFacts | None) -> Member
     )
 
 
-def as_report(facts: KafkaGroupFacts, ends: Mapping[TopicPartition, int]) -> KafkaGroupReport:
-    """Return facts in the form that the doctor reads. `ends`: of the partitions."""
+def as_report(
+    facts: KafkaGroupFacts, ends: Mapping[TopicPartition, int], now: int
+) -> KafkaGroupReport:
+    """Return facts in the form that the doctor reads. `ends`: of the partitions.
+
+    Only coordinators of ours tell when a rebalance began; for others it is `now`.
+    """
     if facts.report is not None:
         return facts.report
     owners = {place: one.member_id for one in facts.members for place in one.assigned}
@@ -305,7 +320,7 @@ def as_report(facts: KafkaGroupFacts, ends: Mapping[TopicPartition, int]) -> Kaf
         "",
         tuple(_member(member) for member in facts.members),
         (),
-        None,
+        now if facts.is_rebalancing else None,
         (),
         offsets,
     )
@@ -315,8 +330,3 @@ def _member(member: MemberFacts) -> KafkaGroupMember:
     return KafkaGroupMember(
         member.member_id, member.client_id, member.host, member.instance_id, member.assigned
     )
-
-
-def all_places(facts: Iterable[KafkaGroupFacts]) -> set[TopicPartition]:
-    """Return the partitions that groups read or have committed offsets of."""
-    return {place for one in facts for place in (*one.committed, *one.held)}

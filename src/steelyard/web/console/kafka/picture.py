@@ -92,7 +92,7 @@ def picture(
     `begins`: of those that are unread.
     """
     lags = lags_of(facts, begins, ends)
-    rows = sorted({*places, *facts.committed, *facts.shared, *facts.held})
+    rows = sorted({*places, *facts.places})
     readers = _Readers(facts)
     return GroupPicture(
         dialect="kafka",

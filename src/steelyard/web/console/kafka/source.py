@@ -11,7 +11,6 @@ from steelyard.driver.blocking_links import check_code
 from steelyard.errors import RouteError, SteelyardError
 from steelyard.groups.doctor import Diagnosis
 from steelyard.groups.flapping import PERIOD_MS
-from steelyard.groups.kafka import doctor
 from steelyard.groups.kafka.report import KafkaGroupReport
 from steelyard.types import TopicPartition
 from steelyard.web.console.answers import (
@@ -24,12 +23,10 @@ from steelyard.web.console.answers import (
     TopicQueue,
 )
 from steelyard.web.console.contract import GroupsFound, TopicsFound
-from steelyard.web.console.kafka import changes
+from steelyard.web.console.kafka import changes, doctor
 from steelyard.web.console.kafka.facts import (
     SHARE,
     KafkaGroupFacts,
-    all_places,
-    as_report,
     of_report,
 )
 from steelyard.web.console.kafka.groups import describe_all, describe_one
@@ -123,8 +120,8 @@ class KafkaSource:
 
     async def diagnose(self, name: str) -> Sequence[Diagnosis]:
         facts = await self._facts(name)
-        ends = await self._ends(all_places([facts]))
-        return doctor.diagnose(as_report(facts, ends), _now())
+        topics, ends = await asyncio.gather(self.servers.topics(), self._ends(facts.places))
+        return doctor.diagnose(facts, topics, ends, _now())
 
     async def _facts(self, name: str) -> KafkaGroupFacts:
         if self._ours is None:
