@@ -115,6 +115,25 @@ def go_program(name: str, module: Path = HERE / "go") -> Path:
     return made("go", sources, build) / name
 
 
+def go_tests(package: str, module: Path = HERE / "go") -> tuple[Path, Path]:
+    """The program of a package's own tests, in the version that the Go module names, and the folder to run it in. Raises Missing."""
+    need("go")
+    name = f"{Path(package).name}.test"
+
+    def build(folder: Path) -> None:
+        call(
+            ["go", "test", "-c", "-o", str(folder / name), package],
+            f"the tests of {package} cannot be built",
+            cwd=module,
+        )
+
+    program = made(name, sorted(module.glob("go.*")), build) / name
+    sources = call(
+        ["go", "list", "-f", "{{.Dir}}", package], f"there are no sources of {package}", cwd=module
+    )
+    return program, Path(sources.strip())
+
+
 def node_program() -> Path:
     """`js/member.mjs` in a folder with its packages. Raises Missing."""
     need("node", "npm")
@@ -188,8 +207,8 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def call(command: list[str], failure: str, cwd: Path = HERE) -> None:
-    """Run a build step; Missing says what it said when it fails."""
+def call(command: list[str], failure: str, cwd: Path = HERE) -> str:
+    """What a build step prints; Missing says what it said when it fails."""
     environment: Mapping[str, str] = java_environment()
     try:
         done = subprocess.run(
@@ -201,3 +220,4 @@ def call(command: list[str], failure: str, cwd: Path = HERE) -> None:
         said = (done.stdout + done.stderr).splitlines()
         errors = [line for line in said if "error" in line.lower()]
         raise Missing(f"{failure}: {(errors or said or ['it said nothing'])[0][:500]}")
+    return done.stdout

@@ -70,6 +70,8 @@ class Running(NamedTuple):
     """Where it speaks TLS."""
     login: str = ""
     """Where it asks for a login."""
+    encrypted_login: str = ""
+    """Where it speaks TLS and asks for a login."""
 
 
 def verbose(folder: Path) -> tuple[str, ...]:
@@ -102,45 +104,46 @@ def run_apache(
 
     Without `wait` the block begins when the process does. With a `certificate`, a file that also has
     its key, there is a listener for TLS besides; with `logins`, passwords by user, one that asks for
-    a login by PLAIN or SCRAM (whose users are still to be made). Its data is in `folder/data`, what it logs in
-    `folder/server.out`.
+    a login by PLAIN or SCRAM (whose users are still to be made); with both also one for a login over TLS.
+    Its data is in `folder/data`, what it logs in `folder/server.out`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     java = ["java", *java_options, *logging, "-cp", f"{jars('server', version)}/*"]
-    broker, controller = free_port(), free_port()
+    controller = free_port()
+    protocols = ["PLAINTEXT"]
+    protocols += ["SSL"] if certificate is not None else []
+    protocols += ["SASL_PLAINTEXT"] if logins is not None else []
+    protocols += ["SASL_SSL"] if certificate is not None and logins is not None else []
+    addresses = {protocol: f"127.0.0.1:{free_port()}" for protocol in protocols}
+    listeners = [f"{protocol}://{address}" for protocol, address in addresses.items()]
     lines: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
+        "advertised.listeners": ",".join(listeners),
+        "listener.security.protocol.map": ",".join(
+            ["CONTROLLER:PLAINTEXT", *(f"{protocol}:{protocol}" for protocol in protocols)]
+        ),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": folder / "data",
         **settings,
     }
-    encrypted = ""
     if certificate is not None:
-        encrypted = f"127.0.0.1:{free_port()}"
-        for name in ("listeners", "advertised.listeners"):
-            lines[name] = f"{lines[name]},SSL://{encrypted}"
-        lines["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"
         lines |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
-    login = ""
     if logins is not None:
-        login = f"127.0.0.1:{free_port()}"
-        for name in ("listeners", "advertised.listeners"):
-            lines[name] = f"{lines[name]},SASL_PLAINTEXT://{login}"
+        lines["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
         users = " ".join(f'user_{name}="{password}"' for name, password in logins.items())
-        module = "org.apache.kafka.common.security"
-        listener = "listener.name.sasl_plaintext"
+        modules = {"plain": f"plain.PlainLoginModule required {users}"} | {
+            f"scram-sha-{bits}": "scram.ScramLoginModule required" for bits in (256, 512)
+        }
         lines |= {
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-            "SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-            f"{listener}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {users};",
-        } | {
-            f"{listener}.scram-sha-{bits}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;"
-            for bits in (256, 512)
+            f"listener.name.{protocol.lower()}.{mechanism}.sasl.jaas.config": (
+                f"org.apache.kafka.common.security.{module};"
+            )
+            for protocol in protocols
+            if protocol.startswith("SASL")
+            for mechanism, module in modules.items()
         }
     properties = folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
@@ -175,11 +178,12 @@ def run_apache(
 
     running = Running(
         f"apache-{version}",
-        f"127.0.0.1:{broker}",
+        addresses["PLAINTEXT"],
         begun=begun,
         restart=restart,
-        encrypted=encrypted,
-        login=login,
+        encrypted=addresses.get("SSL", ""),
+        login=addresses.get("SASL_PLAINTEXT", ""),
+        encrypted_login=addresses.get("SASL_SSL", ""),
     )
     try:
         if wait:

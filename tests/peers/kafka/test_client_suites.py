@@ -1,0 +1,283 @@
+"""The own test suites of Kafka's clients, unchanged, once in the clear and once with TLS and logins.
+
+- franz-go: the tests of its package kgo, from the Go module proxy. They can encrypt and show a
+  certificate, but log in with a password only in the tests of SCRAM: the secured run gives them a
+  certificate, without which its server allows nothing.
+- kafka-python: its integration tests, from its source package on PyPI, with SCRAM-SHA-256 over TLS.
+
+With `STEELYARD_SUITES_CONTROL=1` they also run against Apache Kafka, the control; what both have ended
+with is in docs/COMPATIBILITY.md. Run with `-s` to see how many tests passed, and how long they took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.certificates import Authority
+from tests.peers.apache import Missing
+from tests.peers.kafka import builds, servers
+from tests.peers.kafka.test_acls import AUTHORIZER
+from tests.peers.kafka.test_logins import MECHANISMS, PASSWORDS, Place, make_users
+from tests.waiting import until
+
+pytestmark = pytest.mark.peer
+
+SUITES = Path(__file__).parent / "suites"
+KAFKA_PYTHON = "kafka_python-3.0.12"
+
+LIMIT_S = 400.0
+"""For one run; on a quiet machine each takes less than a minute."""
+
+RECORDS = os.environ.get("STEELYARD_SUITES_RECORDS", "5000")
+"""That franz-go sends through chains of consumer groups; its own default is 500,000."""
+
+CONTROL = ["apache"] if os.environ.get("STEELYARD_SUITES_CONTROL") else []
+
+USER = "alice"
+CERTIFIED = f"CN={USER}"
+"""Who a client with the certificate is."""
+KAFKA = {
+    "num.partitions": 4,
+    "group.min.session.timeout.ms": 1000,
+}
+"""What kafka-python's tests expect of a broker beyond its defaults, as in the configuration that they start one with."""
+
+Outcomes = Mapping[str, str]
+"""How each test ended: passed, failed or skipped, by its name."""
+
+
+class Cluster(NamedTuple):
+    """A server, or several: one for each listener. `certificate` and `key`: those of a client."""
+
+    kind: str
+    addresses: Mapping[str, str]
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+@contextmanager
+def run_apache(folder: Path, authority: Authority) -> Iterator[Mapping[str, str]]:
+    """One broker with a listener for each security protocol; their addresses."""
+    pair = authority.sign("broker", "/CN=broker")
+    both = folder / "pair.pem"
+    both.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
+    settings = {
+        **servers.SETTINGS,
+        **KAFKA,
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:ANONYMOUS;User:{USER};User:{CERTIFIED}",
+        "ssl.client.auth": "requested",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority.certificate,
+    }
+    with servers.run_apache(
+        folder / "server", settings=settings, certificate=both, logins=PASSWORDS
+    ) as running:
+        make_users(AdminClient({"bootstrap.servers": running.bootstrap}), USER)
+        yield {
+            "PLAINTEXT": running.bootstrap,
+            "SSL": running.encrypted,
+            "SASL_PLAINTEXT": running.login,
+            "SASL_SSL": running.encrypted_login,
+        }
+
+
+@contextmanager
+def run_steelyard(folder: Path, authority: Authority) -> Iterator[Mapping[str, str]]:
+    """A server for each security protocol; their addresses. Only the first lets strangers do anything."""
+    users = folder / "users.toml"
+    users.write_text(f'[{USER}]\npassword = "{PASSWORDS[USER]}"\n')
+    pair = authority.sign("broker", "/CN=broker")
+    tls = ["--kafka-tls-certificate", str(pair.certificate), "--kafka-tls-key", str(pair.key)]
+    shown = ["--kafka-tls-client-ca", str(authority.certificate)]
+    shown += ["--kafka-tls-client-auth", "requested"]
+    sasl = ["--kafka-sasl", ",".join(MECHANISMS), "--users", str(users)]
+    common = [word for name, value in KAFKA.items() for word in ("--kafka-set", f"{name}={value}")]
+    common += ["--kafka-authorizer", "acl", "--kafka-super-users"]
+    kinds = {
+        "PLAINTEXT": [*common, "User:ANONYMOUS"],
+        "SSL": [*common, f"User:{CERTIFIED}", *tls, *shown],
+        "SASL_PLAINTEXT": [*common, f"User:{USER}", *sasl],
+        "SASL_SSL": [*common, f"User:{USER}", *tls, *sasl],
+    }
+    with ExitStack() as stack:
+        addresses = {
+            protocol: stack.enter_context(
+                servers.run_steelyard(folder / protocol, *options, is_waited_for=False)
+            ).bootstrap
+            for protocol, options in kinds.items()
+        }
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+            ca = authority.certificate if protocol == "SASL_SSL" else None
+            place = Place("steelyard", addresses[protocol], ca)
+            admin = AdminClient(place.librdkafka("PLAIN", USER, PASSWORDS[USER]))
+            until(lambda admin=admin: admin.list_topics(timeout=5).brokers)  # type: ignore[misc]
+        yield addresses
+
+
+RUN = {"steelyard": run_steelyard, "apache": run_apache}
+
+
+@pytest.fixture(scope="module", params=["steelyard", *CONTROL])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    authority = Authority(folder / "tls")
+    client = authority.sign("client", f"/{CERTIFIED}")
+    files = (authority.certificate, client.certificate, client.key)
+    try:
+        with RUN[request.param](folder, authority) as addresses:
+            yield Cluster(request.param, addresses, *files)
+    except Missing as reason:
+        pytest.skip(f"no Apache Kafka: {reason}")
+
+
+def run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """What a suite prints, to its end."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return done.stdout
+
+
+def judge(said: str, outcomes: Outcomes, *, skipped: set[str], at_least: int) -> None:
+    """So many tests passed, these were skipped, and none failed."""
+    print(dict(Counter(outcomes.values())))
+    failed = sorted(name for name, outcome in outcomes.items() if outcome == "failed")
+    assert failed == [], said[-20_000:]
+    assert {name for name, outcome in outcomes.items() if outcome == "skipped"} == skipped
+    assert len(outcomes) - len(skipped) >= at_least, said[-20_000:]
+
+
+@pytest.fixture(autouse=True)
+def _time(request: pytest.FixtureRequest) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    print(f"{request.node.name}: {time.perf_counter() - begun:.1f} s")
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_franz_go(cluster: Cluster, protocol: str) -> None:
+    """Without TestIssue769 over TLS: it sets a dialer of its own, which excludes TLS in franz-go."""
+    program, folder = builds.go_tests("github.com/twmb/franz-go/pkg/kgo")
+    environment = {
+        "KGO_SEEDS": cluster.addresses[protocol],
+        "KGO_TEST_SCRAM_SEEDS": cluster.addresses["SASL_PLAINTEXT"],
+        "KGO_TEST_SCRAM": f"{USER}:{PASSWORDS[USER]}",
+        "KGO_TEST_RF": "1",
+        "KGO_TEST_RECORDS": RECORDS,
+        "KGO_LOG_LEVEL": "none",
+    }
+    command = [str(program), "-test.v", "-test.parallel=8", f"-test.timeout={LIMIT_S:.0f}s"]
+    if protocol == "SSL":
+        paths = {"ca": cluster.ca, "cert": cluster.certificate, "key": cluster.key}
+        environment["KGO_TEST_TLS"] = ",".join(f"{kind}:{path}" for kind, path in paths.items())
+        command.append("-test.skip=^TestIssue769$")
+    said = run(command, folder, environment)
+    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    ends = re.findall(r"^ *--- (PASS|FAIL|SKIP): (\S+)", said, re.MULTILINE)
+    assert re.search(r"^(PASS|FAIL)$", said, re.MULTILINE), said[-20_000:]  # it did not break off
+    judge(
+        said,
+        {name: words[end] for end, name in ends},
+        # The test wants a broker that refuses old requests.
+        skipped={"TestIssueProduceBrokerTooOldFailsRecords"},
+        at_least=450,
+    )
+
+
+def kafka_python_source() -> Path:
+    """kafka-python's unpacked source package, with the modules that its tests need besides. Raises Missing."""
+
+    def fetch(folder: Path) -> None:
+        builds.call(
+            [
+                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
+                *("--no-binary", ":all:", "--require-hashes"),
+                *("-r", str(SUITES / "requirements.txt"), "-d", str(folder)),
+            ],
+            "pip cannot download kafka-python's source package",
+        )
+        (package,) = folder.glob("*.tar.gz")
+        with tarfile.open(package) as archive:
+            archive.extractall(folder, filter="data")
+        tests = folder / KAFKA_PYTHON / "test"
+        (tests / "__init__.py").touch()
+        shutil.copy(SUITES / "kafka_python_service.py", tests / "service.py")
+        shutil.copy(SUITES / "kafka_python_cluster.py", tests / "cluster.py")
+
+    return builds.made("client-suites", sorted(SUITES.iterdir()), fetch) / KAFKA_PYTHON
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL"])
+def test_kafka_python(cluster: Cluster, protocol: str, tmp_path: Path) -> None:
+    """Its tests of SASL and TLS ask for their listeners themselves, in both runs.
+
+    Without test_create_partitions, which places a partition on broker 0: brokers begin with 1 here.
+    """
+    place = tmp_path / "suite"
+    shutil.copytree(kafka_python_source(), place)
+    shutil.copy(cluster.ca, place / "ca-cert")
+    report = tmp_path / "report.xml"
+    environment = {
+        "SUITE_LISTENERS": json.dumps(cluster.addresses),
+        "SUITE_PROTOCOL": protocol,
+        "SUITE_CERTIFICATES": str(place),
+        "KAFKA_VERSION": "4.3",
+        "KAFKA_ROOT": str(place),  # it must be there
+        "PYTHONPATH": str(place),
+    }
+    said = run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"),
+            *("-p", "test.cluster", "-q", "-c", os.devnull, "--rootdir", str(place)),
+            *(f"--junitxml={report}", "-k", "not test_create_partitions", "test/integration"),
+        ],
+        place,
+        environment,
+    )
+    assert report.exists(), said
+    outcomes = {
+        f"{case.get('name')}": outcome(case) for case in ElementTree.parse(report).iter("testcase")
+    }
+    judge(
+        said,
+        outcomes,
+        skipped={
+            "test_kafka_consumer_offsets_for_time_old",  # for brokers before 0.10.1
+            "test_end_to_end[snappy]",  # wants the package python-snappy
+            "test_kafka_producer_proper_record_metadata[snappy]",
+        },
+        at_least=60,
+    )
+
+
+def outcome(case: ElementTree.Element) -> str:
+    """How a test of pytest ended, by its report."""
+    tags = {child.tag for child in case}
+    return "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
