@@ -83,10 +83,16 @@ class Brokers:
         process.kill()
         process.wait()
 
+    def restart(self) -> None:
+        """Kill each broker in turn, and start it again."""
+        for node_id in self._ports:
+            self.kill(node_id)
+            self.start(node_id)
+
     @property
     def running(self) -> Running:
         places = ",".join(f"127.0.0.1:{relay.port}" for relay in self._relays.values())
-        return Running("steelyard", places, 2, self.nameserver)
+        return Running("steelyard", places, 2, self.nameserver, restart=self.restart)
 
     def stop(self) -> None:
         for process in (*self._processes.values(), self._nameserver):

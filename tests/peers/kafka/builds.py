@@ -30,7 +30,10 @@ SPARK = "4.2.0"
 
 
 def jars(profile: str, version: str) -> Path:
-    """The folder with the jars of one profile of `java/pom.xml`: clients, streams, server (with the tools) or spark. Raises Missing."""
+    """The folder with the jars of one profile of `java/pom.xml`: clients, streams, connect, server (with the tools) or spark.
+
+    Raises Missing.
+    """
     need("java", "javac", "mvn")
     pom = HERE / "java" / "pom.xml"
     option = "spark.version" if profile == "spark" else "kafka.version"

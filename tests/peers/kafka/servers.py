@@ -65,7 +65,7 @@ class Running(NamedTuple):
     begun: float = 0.0
     """When its process began, by `time.perf_counter`."""
     restart: Callable[[], None] | None = None
-    """Stops an Apache broker in order and starts it again."""
+    """Stops an Apache broker in order, or kills each of ours in turn, and starts it again."""
     encrypted: str = ""
     """Where it speaks TLS."""
     login: str = ""

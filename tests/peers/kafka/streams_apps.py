@@ -1,29 +1,45 @@
-"""Kafka Streams applications: the program `java/streams/WordCount.java`, one process an instance.
+"""Kafka Streams applications: the programs of `java/streams`, one process an instance.
 
-It counts the words of one topic into another, with a repartition topic and a store in between. What came out is compared with
-what was put in.
+`WordCount` counts the words of one topic into another, with a repartition topic and a store in between, `Totals` keeps sums and
+counts in stores. What came out, or is in the stores, is compared with what was put in.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from tests.peers.kafka import builds
 from tests.peers.kafka.members import Client, Group, Member
-from tests.peers.kafka.servers import QUICK_START, Running
+from tests.peers.kafka.servers import QUICK_START, QUIET, Running
 from tests.waiting import until
 
-STREAMS = Client(
-    f"kafka-streams-{builds.SERVER}",
-    lambda: [
-        *("java", *QUICK_START, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-        *("-cp", builds.streams_classes(builds.SERVER), "WordCount"),
-    ],
-    "sticky",
-)
+
+def streams(program: str) -> Client:
+    return Client(
+        f"kafka-streams-{builds.SERVER}",
+        lambda: [
+            *("java", *QUICK_START, QUIET, "-cp", builds.streams_classes(builds.SERVER)),
+            program,
+        ],
+        "sticky",
+    )
+
+
+def asked(instance: Member, what: str) -> dict[str, Any]:
+    """What an instance says when it is told this word."""
+    before = len(instance.events)
+    instance.send(what)
+
+    def answers() -> list[dict[str, Any]]:
+        assert not instance.has_failed(), f"{instance}"
+        return [each for each in instance.events[before:] if each["event"] == what]
+
+    until(lambda: bool(answers()), instance)
+    return answers()[0]
 
 
 class WordCount:
@@ -71,7 +87,7 @@ class WordCount:
             **{key.replace("_", "."): value for key, value in (self._options | options).items()},
         }
         log = self._folder / f"{name}-{len(self.instances)}.log"
-        self.instances[name] = Member(STREAMS, name, words, log)
+        self.instances[name] = Member(streams("WordCount"), name, words, log)
         return self.instances[name]
 
     def leave(self, name: str) -> None:
@@ -113,15 +129,7 @@ class WordCount:
 
     def asked(self, name: str, what: str) -> dict[str, Any]:
         """What an instance says of its `tasks` or `endpoints`."""
-        instance = self.instances[name]
-        before = len(instance.events)
-        instance.send(what)
-
-        def answers() -> list[dict[str, Any]]:
-            return [each for each in instance.events[before:] if each["event"] == what]
-
-        until(lambda: bool(answers()), instance)
-        return answers()[0]
+        return asked(self.instances[name], what)
 
     def tasks(self, kind: str = "active") -> dict[str, set[str]]:
         """The tasks of each instance."""
@@ -154,6 +162,101 @@ class WordCount:
         self._consumer.close()
         for instance in self.instances.values():
             instance.kill()
+
+
+class Totals:
+    """An application in a `with`, one instance at a time, and what its stores must have."""
+
+    def __init__(
+        self, cluster: Running, name: str, folder: Path, settings: Mapping[str, object]
+    ) -> None:
+        """`settings`: of Kafka Streams."""
+        self.name, self.source = name, f"{name}-in"
+        self._folder = folder
+        self._settings = settings
+        self._group = Group(cluster, name, folder)
+        self.partitions = range(len(self._group.create_topic(self.source, 2)))
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "enable.idempotence": True}
+        )
+        self._sent = 0
+        self._instance: Member | None = None
+        self.wanted: dict[str, dict[str, int]] = {"sums": {}, "counts": {}}
+        self.changelogs = [f"{name}-{store}-changelog" for store in self.wanted]
+
+    @property
+    def instance(self) -> Member:
+        assert self._instance is not None, "start one"
+        return self._instance
+
+    def start(self, state: str) -> None:
+        """An instance that has its stores in a folder of this name."""
+        words = {
+            "bootstrap": self._group.cluster.bootstrap,
+            "group": self.name,
+            "input": self.source,
+            "state": self._folder / state,
+            **self._settings,
+        }
+        self._instance = Member(streams("Totals"), state, words, self._folder / f"{state}.log")
+
+    def send(self, updates: int, keys: Sequence[str]) -> None:
+        """So many updates, of these keys in turn; one in 37 removes its key."""
+        for _ in range(updates):
+            number, key = self._sent, keys[self._sent % len(keys)]
+            self._sent += 1
+            if number % 37 == 0:
+                self._remove(key)
+                continue
+            self._producer.produce(self.source, str(number), key)
+            for store, more in (("sums", number), ("counts", 1)):
+                self.wanted[store][key] = self.wanted[store].get(key, 0) + more
+        self._flush()
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._remove(key)
+        self._flush()
+
+    def _remove(self, key: str) -> None:
+        self._producer.produce(self.source, "remove", key)
+        for wanted in self.wanted.values():
+            wanted.pop(key, None)
+
+    def _flush(self) -> None:
+        assert self._producer.flush(60) == 0, "updates were not taken"
+
+    def stores(self) -> dict[str, dict[str, int]]:
+        """What is in the stores; empty while they are restored."""
+        told = asked(self.instance, "stores")
+        return {store: told[store] for store in self.wanted if store in told}
+
+    def wait_stores(self) -> None:
+        """Until the stores have what was put in, and nothing else."""
+        until(lambda: self.stores() == self.wanted, self)
+
+    def restored(self) -> Counter[str]:
+        """How many records of the changelogs the instance has read for each store."""
+        restored: Counter[str] = Counter()
+        for event in self.instance.events:
+            if event["event"] == "restored":
+                restored[event["store"]] += event["count"]
+        return restored
+
+    def __str__(self) -> str:
+        found = self.stores()
+        wrong = {
+            store: sorted(found.get(store, {}).items() ^ wanted.items())
+            for store, wanted in self.wanted.items()
+        }
+        return f"{self.name}: found or wanted, not both: {wrong}\n  {self.instance}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._instance is not None:
+            self._instance.kill()
 
 
 def all_tasks(partitions: int) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer
@@ -41,8 +41,8 @@ def producer(cluster: Running, **more: str | float | bool) -> Producer:
     return Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5, **names})
 
 
-def read(cluster: Running, topic: str) -> list[tuple[int, bytes, bytes | None]]:
-    """(offset, key, value) of each record, in order; their checksums are verified."""
+def messages(cluster: Running, topic: str, partition: int = 0) -> list[Message]:
+    """The committed records of a partition, in order; their checksums are verified."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -53,8 +53,8 @@ def read(cluster: Running, topic: str) -> list[tuple[int, bytes, bytes | None]]:
             "check.crcs": True,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[int, bytes, bytes | None]] = []
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[Message] = []
     while True:
         message = consumer.poll(30)
         assert message is not None, "the end was not reached"
@@ -63,10 +63,18 @@ def read(cluster: Running, topic: str) -> list[tuple[int, bytes, bytes | None]]:
             assert error.code() == KafkaError._PARTITION_EOF
             consumer.close()
             return found
+        found.append(message)
+
+
+def read(cluster: Running, topic: str, partition: int = 0) -> list[tuple[int, bytes, bytes | None]]:
+    """(offset, key, value) of each record, in order."""
+    found: list[tuple[int, bytes, bytes | None]] = []
+    for message in messages(cluster, topic, partition):
         offset, key = message.offset(), message.key()
         assert isinstance(offset, int)
         assert isinstance(key, bytes)
         found.append((offset, key, message.value()))
+    return found
 
 
 def table(records: list[tuple[int, bytes, bytes | None]]) -> dict[bytes, bytes]:
