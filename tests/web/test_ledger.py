@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from tests.api.kafka import KafkaServers
+from tests.certificates import Authority
 from tests.ledger.records import got, joined, left
 from tests.waiting import until
 
-from steelyard import Producer
+from steelyard import Producer, PushConsumer, Server
 from steelyard.client.aio.admin import Admin
-from steelyard.config import HttpConfig
+from steelyard.config import ConsumerConfig, HttpConfig
 from steelyard.driver.loops import Background
 from steelyard.ledger.cost import costs
 from steelyard.ledger.events import LEDGER_TOPIC, Record, encode
@@ -69,19 +71,21 @@ def write(servers: KafkaServers, records: list[Record]) -> None:
 
 @contextmanager
 def following(
-    servers: KafkaServers, *brokers: str
+    nameservers: str,
+    *brokers: str,
+    access_key: str = "",
+    secret_key: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[tuple[LedgerFollower, LedgerHistory]]:
     """The ledger is followed, as the HTTP server does it."""
     background = Background()
     history = LedgerHistory(time.time_ns() // 1_000_000 - 3_600_000)
-    config = HttpConfig(
-        nameservers=(servers.nameservers,), brokers=brokers, rebalance_settle_ms=100
-    )
-    admin = Admin(config.nameservers)
+    config = HttpConfig(nameservers=(nameservers,), brokers=brokers, rebalance_settle_ms=100)
+    admin = Admin(config.nameservers, access_key=access_key, secret_key=secret_key, tls=tls)
 
     async def start() -> tuple[LedgerFollower, asyncio.Task[None]]:
         await admin.start()
-        follower = LedgerFollower(admin, config, history)
+        follower = LedgerFollower(admin, config, history, tls=tls)
         return follower, asyncio.create_task(follower.run())
 
     async def stop(task: asyncio.Task[None]) -> None:
@@ -121,7 +125,7 @@ def test_nothing_is_shown_before_every_broker_that_must_be_there_was_read(
     records = story(time.time_ns() // 1_000_000 - 600_000)
     write(servers, records)
     ports = servers.stop_broker(OTHER)
-    with following(servers, ONE, OTHER) as (follower, history):
+    with following(servers.nameservers, ONE, OTHER) as (follower, history):
         until(lambda: OTHER in (history.incomplete or ""))
         assert "shown when all is read" in (history.incomplete or "")
         assert every(history) == []
@@ -140,7 +144,7 @@ def test_a_broker_that_comes_later_with_a_past_has_the_ledger_read_again(
     records = story(time.time_ns() // 1_000_000 - 600_000)
     write(servers, records)
     ports = servers.stop_broker(OTHER)
-    with following(servers) as (follower, history):
+    with following(servers.nameservers) as (follower, history):
         until(lambda: every(history))
         assert shown(history) == []
         servers.start_broker(OTHER, *ports)
@@ -156,7 +160,7 @@ def test_what_came_too_late_is_told_until_it_was_read_again(
     monkeypatch.setattr(ledger, "AGAIN_MS", 15_000)
     began = time.time_ns() // 1_000_000 - 600_000
     write(servers, story(began))
-    with following(servers) as (follower, history):
+    with following(servers.nameservers) as (follower, history):
         until(lambda: shown(history) == truth(story(began)))
         first: list[Record] = [got(began + 21_100, "A", 18, 30, broker=OTHER)]
         second: list[Record] = [got(began + 21_500, "A", 10, 30, broker=OTHER)]
@@ -181,7 +185,48 @@ def test_a_broker_that_stays_away_does_not_hide_the_others_for_ever(
     records = story(time.time_ns() // 1_000_000 - 600_000)
     write(servers, records)
     servers.stop_broker(OTHER)
-    with following(servers, ONE, OTHER) as (_, history):
+    with following(servers.nameservers, ONE, OTHER) as (_, history):
         until(lambda: every(history), lambda: history.incomplete)
         until(lambda: history.incomplete == "Not read to the end: broker-1.", history.incomplete)
         assert shown(history) == []
+
+
+ACCOUNTS = """\
+accounts:
+- accessKey: the-brokers
+  secretKey: brokers-secret
+  admin: true
+"""
+
+
+def test_it_is_read_with_the_access_of_the_administrator(tmp_path: Path) -> None:
+    """Servers that answer only over TLS, and only signed requests."""
+    authority = Authority(tmp_path / "tls")
+    pair = authority.sign("server", "/CN=server")
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(ACCOUNTS)
+    settings = {
+        "tls.server.mode": "enforcing",
+        "tls.server_cert_file": str(pair.certificate),
+        "tls.server_key_file": str(pair.key),
+        "tls_client.trust_file": str(authority.certificate),
+        "acl_file": str(file),
+        "acl_access_key": "the-brokers",
+    }
+    key, secret = "the-brokers", "brokers-secret"
+    config = ConsumerConfig(access_key=key, secret_key=secret)
+    tls = authority.client_context()
+    with Server(kafka=False, in_process=True, settings=settings) as server:
+        server.create_topic("T")
+        with (
+            following(server.nameserver, access_key=key, secret_key=secret, tls=tls) as (
+                follower,
+                history,
+            ),
+            PushConsumer("g", server.nameserver, lambda _: None, config=config, tls=tls).subscribe(
+                "T"
+            ),
+        ):
+            until(lambda: every(history), lambda: history.incomplete)
+            assert every(history)[0].trigger == "joined"
+            assert follower.costs.errors == 0

@@ -15,6 +15,7 @@ is dropped meanwhile is counted (`steelyard_ledger_late_records_total`).
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from steelyard.ledger.stream import LateRecords, LedgerMessage, Stream, Taken, l
 from steelyard.types import MessageQueue
 from steelyard.web.catching_up import Merge
 from steelyard.web.console.history import LedgerHistory
+from steelyard.web.consumers import consumer_of
 from steelyard.web.rebalances import READER_GROUP, RebalanceCosts
 
 HISTORY_MS = 600_000
@@ -84,13 +86,20 @@ class _Reading:
 class LedgerFollower:
     """`await run()` until it is cancelled; `costs` has the counters. `admin` must be running.
 
-    `history`: of the console, which gets the same rows; it may begin earlier.
+    `history`: of the console, which gets the same rows; it may begin earlier. `tls`: as `admin` has
+    it.
     """
 
     def __init__(
-        self, admin: Admin, config: HttpConfig, history: LedgerHistory | None = None
+        self,
+        admin: Admin,
+        config: HttpConfig,
+        history: LedgerHistory | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._admin = admin
+        self._tls = tls
         self._wanted = frozenset(config.brokers)
         since = _now()
         self._history = history
@@ -104,12 +113,7 @@ class LedgerFollower:
 
     async def run(self) -> None:
         """Follow the ledger. Errors are counted, and tried again."""
-        reader = PullConsumer(
-            READER_GROUP,
-            self._admin.nameservers,
-            address_translation=self._admin.config.address_translation,
-        )
-        async with reader as consumer:
+        async with consumer_of(self._admin, READER_GROUP, self._tls) as consumer:
             begin, since = self._begin, 0
             while True:
                 fresh = None if self._history is None else LedgerHistory(self._history.since)

@@ -139,7 +139,7 @@ class HttpServer:
             )
             self._console = _console(cluster, history, config)
         self._admin = admin
-        self._follower = LedgerFollower(admin, config, history)
+        self._follower = LedgerFollower(admin, config, history, tls=tls)
         return application(reader, self._follower.costs, config, self._console)
 
     async def __aenter__(self) -> Self:

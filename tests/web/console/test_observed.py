@@ -77,7 +77,7 @@ def test_a_rebalance_has_members_moves_and_its_time() -> None:
     assert [queue.owner for queue in seen.queues] == ["a-id", "b-id"]  # as before
     assert seen.rebalance is not None
     assert (seen.rebalance.since, seen.rebalance.trigger) == (2_000, "joined")
-    assert observer.is_rebalancing(GROUP)
+    assert observer.is_rebalancing(GROUP, 2_500)
     later = observer.look(picture({"t/0": None, "t/1": None}, "abc", untold(3_000)), 3_000)
     assert later.rebalance is not None
     assert later.rebalance.since == 2_000
@@ -94,7 +94,24 @@ def test_a_rebalance_has_members_moves_and_its_time() -> None:
     ]
     assert (found.pause_ms, found.reprocessed, found.confidence) == (None, None, "observed")
     assert observer.last_at(GROUP) == 2_000
-    assert not observer.is_rebalancing(GROUP)
+    assert not observer.is_rebalancing(GROUP, 4_500)
+
+
+def test_a_rebalance_at_which_nobody_looks_any_more_has_no_known_end() -> None:
+    """Two rebalances are under way when somebody looks; what was between the looks is unknown."""
+    observer = Observer(0)
+    observer.look(picture({"t/0": "a-id"}), 1_000)
+    observer.look(picture({"t/0": None}, "abc", untold(2_000)), 2_000)
+    later = 2_000 + observed.STALE_MS
+    assert observer.is_rebalancing(GROUP, later - 1)
+    assert not observer.is_rebalancing(GROUP, later)
+    seen = observer.look(picture({"t/0": None}, "abc", untold(later)), later)
+    assert seen.rebalance is not None
+    assert seen.rebalance.since == later
+    observer.look(picture({"t/0": "c-id"}, "abc"), later + observed.STALE_MS)
+    (found,) = observer.rebalances(GROUP, 10)
+    assert (found.at, found.ended_at, found.took_ms) == (later, None, None)
+    assert (found.moved, found.trigger) == (1, "joined")
 
 
 def test_one_between_two_looks_is_seen_and_nothing_is_not() -> None:

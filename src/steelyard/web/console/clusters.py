@@ -31,6 +31,7 @@ from steelyard.web.console.listeners import kafka_listeners
 from steelyard.web.console.rates import Rates
 from steelyard.web.console.remoting.figures import has_figures
 from steelyard.web.console.remoting.source import RemotingSource
+from steelyard.web.consumers import consumer_of
 from steelyard.web.reading import BrokerReading, ClusterReader
 
 GROUP = "steelyard-console"
@@ -81,16 +82,7 @@ class NameserverCluster:
     async def _reading(self) -> PullConsumer:
         """Return the consumer that reads messages, which starts when it is first needed."""
         if self._consumer is None:
-            config = self._admin.config
-            self._consumer = PullConsumer(
-                GROUP,
-                self._admin.nameservers,
-                access_key=config.access_key,
-                secret_key=config.secret_key,
-                security_token=config.security_token,
-                address_translation=config.address_translation,
-                tls=self._tls,
-            )
+            self._consumer = consumer_of(self._admin, GROUP, self._tls)
             self._starting = asyncio.create_task(self._consumer.start())
         await asyncio.shield(self._starting)
         return self._consumer

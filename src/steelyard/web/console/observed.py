@@ -29,6 +29,9 @@ GROUPS_MAX = 1_000
 REBALANCES_MAX = 200
 """Most rebalances of a group that are kept."""
 
+STALE_MS = 20_000
+"""Age from which a picture tells nothing of now. All that are taken regularly are newer."""
+
 
 class _Seen:
     """What is remembered of a group."""
@@ -42,6 +45,10 @@ class _Seen:
         self.generation: int | None = None
         self.began_at: int | None = None
         self.rebalances: deque[RebalanceView] = deque(maxlen=REBALANCES_MAX)
+
+    def rebalances_at(self, now: int) -> bool:
+        """Return whether the last picture was of a rebalance, and is not too old to count."""
+        return self.began_at is not None and now - self.looked_at < STALE_MS
 
 
 class Observer:
@@ -62,7 +69,7 @@ class Observer:
             del self._groups[next(iter(self._groups))]
         self._count(group, seen, picture, now)
         if picture.rebalance is not None:
-            if seen.began_at is None:
+            if not seen.rebalances_at(now):
                 seen.began_at = now
             completed = self._completed(seen, picture, picture.rebalance, now)
             seen.looked_at = now
@@ -123,12 +130,13 @@ class Observer:
         if members.keys() == seen.members.keys() and not moved and seen.began_at is None:
             return None
         at = seen.began_at if seen.began_at is not None else seen.looked_at
+        ended_at = now if seen.rebalances_at(now) else None
         trigger, reason = _reason(seen.members, members, moved)
         return RebalanceView(
             id=f"{picture.name}/{at}",
             at=at,
             noticed_at=None,
-            ended_at=None if seen.began_at is None else now,
+            ended_at=ended_at,
             trigger=trigger,
             reason=reason,
             members_before=sorted(seen.members),
@@ -140,7 +148,7 @@ class Observer:
             reprocessed=None,
             reprocessed_upper=None,
             spike=None,
-            took_ms=None if seen.began_at is None else now - seen.began_at,
+            took_ms=None if ended_at is None else ended_at - at,
             handoffs=[
                 HandoffView(
                     queue=key,
@@ -162,10 +170,10 @@ class Observer:
         seen = self._groups.get(group)
         return seen.rebalances[-1].at if seen is not None and seen.rebalances else None
 
-    def is_rebalancing(self, group: GroupId) -> bool:
-        """Return whether the last picture of a group was of a rebalance."""
+    def is_rebalancing(self, group: GroupId, now: int) -> bool:
+        """Return whether a group was seen to rebalance just now."""
         seen = self._groups.get(group)
-        return seen is not None and seen.began_at is not None
+        return seen is not None and seen.rebalances_at(now)
 
     def rebalances(self, group: GroupId, limit: int) -> list[RebalanceView]:
         """Return the latest rebalances of a group that were seen, the latest first."""

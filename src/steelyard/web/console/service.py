@@ -127,7 +127,7 @@ class Console:
         last = self.observer.last_at(group)
         if is_ours and self._ledger is not None and line.kind != "share":
             last = self._ledger.last_at(line.name)
-        rebalancing = line.rebalancing or self.observer.is_rebalancing(group)
+        rebalancing = line.rebalancing or self.observer.is_rebalancing(group, now_ms())
         return replace(line, last_rebalance_at=last, rebalancing=rebalancing)
 
     async def group(self, question: questions.GroupQuestion) -> GroupPicture:
