@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
@@ -27,8 +28,7 @@ sys.modules["confluent_kafka.avro"].AvroConsumer = object  # type: ignore[attr-d
 
 def pytest_sessionstart() -> None:
     """Have all fixtures use the server."""
-    from tests.integration import conftest  # type: ignore[import-untyped]
-
+    conftest: Any = import_module("tests.integration.conftest")  # of the suite
     original = conftest.create_byo_cluster
 
     def cluster(_conf: object = None) -> Any:
