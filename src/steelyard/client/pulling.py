@@ -37,6 +37,9 @@ class Pulling(Generic[Body]):
     as arguments.
     """
 
+    _logged_as = "consumer"
+    """Its log is the logger of this name below `steelyard`."""
+
     def __init__(
         self,
         config: ConsumerConfig | None,

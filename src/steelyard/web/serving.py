@@ -25,6 +25,7 @@ from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
 from steelyard.web.console.contract import WatchedCluster
 from steelyard.web.console.history import LedgerHistory
 from steelyard.web.console.service import now_ms
+from steelyard.web.consumers import leave_faults_to_console
 from steelyard.web.ledger import LedgerFollower
 from steelyard.web.reading import ClusterReader
 
@@ -90,6 +91,7 @@ class HttpServer:
             app = console_only(self._console)
         else:
             app = self._with_nameservers(config, tls, access or {}, kafka_tls, login)
+            leave_faults_to_console(self._console is not None)
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,

@@ -1,7 +1,8 @@
 """Pictures of every page, from a real run: `python -m tests.peers.console.pictures` writes them to docs/images.
 
 Some minutes of a shop: producers, groups of both dialects that grow and shrink, one with a member that is slow to give up its
-partitions, and one with 200 queues. Pillow makes the pictures small, where it is installed.
+partitions, one with 200 queues, Java's share consumers and an application of Kafka Streams. Pillow makes the pictures small,
+where it is installed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from confluent_kafka import Producer as KafkaProducer
 from tests.peers.console.browsing import chromium, opened
 from tests.peers.console.serving import Members, Served, members, served
 from tests.peers.console.topics import create_topic
+from tests.peers.kafka.members import Member
+from tests.peers.kafka.servers import Running
+from tests.peers.kafka.share_members import ShareGroup
+from tests.peers.kafka.streams_apps import STREAMS
 from tests.waiting import until
+from tests.web.console.group_members import Coordinator
 
 from steelyard import Producer
 
@@ -33,14 +39,19 @@ IMAGES = Path(__file__).parents[3] / "docs" / "images"
 SIZES = {480: 800, 1280: 720}
 """Heights by width."""
 COLOURS = 64
+FAR = 40
+"""Difference of a channel from which colours are not taken for each other, however rare they are."""
 PAUSE_S = 0.02
-TOPICS = {"orders": 12, "payments": 6, "refunds": 4, "telemetry": 200}
+TOPICS = {"orders": 12, "payments": 6, "refunds": 4, "telemetry": 200, "words": 2}
+PACKERS = 6
 
 PAGES = {
     "overview": "",
     "groups": "groups",
     "live": "groups/kafka/checkout/live",
     "live-large": "groups/kafka/telemetry/live",
+    "live-share": "groups/kafka/packing/live",
+    "live-streams": "groups/kafka/payment-words/live",
     "history": "groups/kafka/checkout/history",
     "lag": "groups/kafka/checkout/lag?minutes=15",
     "what-if": "groups/kafka/checkout/what-if?members=7",
@@ -122,14 +133,37 @@ def history(group: Members) -> None:
     group.rocketmq("stock", "stock-4", "Stock")
 
 
+@contextmanager
+def java_groups(cluster: Served, folder: Path) -> Iterator[None]:
+    """A share group with more members than partitions, and an application with standbys of its state."""
+    running = Running("steelyard", cluster.bootstrap)
+    with ExitStack() as stack:
+        packing = stack.enter_context(ShareGroup(running, "refunds", folder, group="packing"))
+        for number in range(1, PACKERS + 1):
+            packing.start(f"packer-{number}")
+        group = "payment-words"
+        with Coordinator(cluster.bootstrap, group, "operator") as coordinator:
+            coordinator.configure(streams_num_standby_replicas="1")
+        words = {"bootstrap": cluster.bootstrap, "group": group, "input": "payments"}
+        for name in ("one", "two"):
+            options = {**words, "output": "words", "state": folder / name}
+            instance = Member(STREAMS, name, options, folder / f"{group}-{name}.log")
+            stack.callback(instance.kill)
+        yield
+
+
 def small(path: Path) -> None:
-    """Keep the most frequent colours exactly, and the nearest of them for the edges of letters, if Pillow is here."""
+    """Keep the most frequent colours exactly, and those unlike them; the edges of letters get the nearest. Needs Pillow."""
     with suppress(ImportError):
         pictures = import_module("PIL.Image")
         picture = pictures.open(path).convert("RGB")
-        frequent = sorted(picture.getcolors(1 << 24), reverse=True)[:COLOURS]
+        found = [colour for _, colour in sorted(picture.getcolors(1 << 24), reverse=True)]
+        kept = found[:COLOURS]
+        for colour in found[COLOURS:]:
+            if all(max(abs(a - b) for a, b in zip(colour, one, strict=True)) > FAR for one in kept):
+                kept.append(colour)
         palette = pictures.new("P", (1, 1))
-        palette.putpalette([channel for _, colour in frequent for channel in colour])
+        palette.putpalette([channel for colour in kept for channel in colour])
         picture.quantize(palette=palette, dither=pictures.Dither.NONE).save(path, optimize=True)
 
 
@@ -194,6 +228,7 @@ def main() -> int:
             create_topic(cluster, topic, partitions)
         stack.enter_context(traffic(cluster))
         group = stack.enter_context(members(cluster))
+        stack.enter_context(java_groups(cluster, folder))
         history(group)
         take_rebalance(cluster, browser, group)
         take_pages(cluster, browser)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.web.console.asking import Events, ask, read
 from tests.web.scrapes import readiness
 from tests.web.test_commands import failed, running
 
+from steelyard import Server
 from steelyard.admin.main import main
 
 
@@ -67,25 +69,38 @@ def test_what_is_wrong_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_cluster_that_does_not_answer_is_told() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "steelyard",
-        "console",
-        "--kafka",
-        "127.0.0.1:1",
-        "--http",
-        "0",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def first_lines(*command: str, **environment: str) -> list[str]:
+    """What a console has logged when it is stopped after its first line."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "steelyard", "console", "--http", "0", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    ) as process:
         try:
             assert process.stderr is not None
-            line = process.stderr.readline()
+            first = process.stderr.readline()
         finally:
             process.terminate()
-    assert b"WARNING steelyard.console: the cluster does not answer: " in line
-    assert b"Connection refused; trying again" in line
+        return [first, *process.stderr.readlines()]
+
+
+@pytest.mark.parametrize("way", ["--kafka", "-n"])
+def test_a_cluster_that_does_not_answer_is_told_once(way: str) -> None:
+    (line,) = first_lines(way, "127.0.0.1:1")
+    assert "WARNING steelyard.console: the cluster does not answer: " in line
+    assert "Connection refused; trying again" in line
+
+
+def test_a_cluster_that_wants_an_account_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts:\n- {accessKey: brokers, secretKey: the-secret, admin: true}\n")
+    settings = {"acl_file": str(file), "acl_access_key": "brokers"}
+    with Server(kafka=False, in_process=True, settings=settings) as server:
+        (line,) = first_lines("-n", server.nameserver, STEELYARD_ACCESS_KEY="")
+    assert "WARNING steelyard.console: the cluster refuses to answer: code 16 from" in line
+    assert "not signed" in line
 
 
 def test_another_server_at_the_address(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class PullConsumer(Pulling[Body], Client):
         workers = 1 if self.config.queue_changes else 0
         running = Running(
             node,
-            "consumer",
+            self._logged_as,
             application,
             workers,
             tls=self._tls,

@@ -15,7 +15,13 @@ from contextlib import suppress
 import msgspec
 
 from steelyard.driver.logs import logger
-from steelyard.errors import RemotingError, SteelyardError
+from steelyard.errors import (
+    AuthenticationError,
+    BrokerError,
+    KafkaError,
+    RemotingError,
+    SteelyardError,
+)
 from steelyard.web.console.answers import ApiAnswer, GroupPicture
 from steelyard.web.console.contract import GroupId
 from steelyard.web.console.questions import GroupQuestion, NoQuestion
@@ -89,16 +95,21 @@ class Watching:
         try:
             await reading
         except RemotingError as error:
-            now = time.monotonic()
-            if self._told_at is None or now - self._told_at >= TELL_SECONDS:
-                self._told_at = now
-                _log.warning("the cluster does not answer: %s; trying again", error)
+            self._tell("the cluster does not answer", error)
+        except (BrokerError, KafkaError, AuthenticationError) as error:
+            self._tell("the cluster refuses to answer", error)
         except SteelyardError as error:
             _log.info("the cluster cannot be read: %s; trying again", error)
         else:
             if self._told_at is not None:
                 self._told_at = None
                 _log.warning("the cluster answers again")
+
+    def _tell(self, what: str, error: SteelyardError) -> None:
+        now = time.monotonic()
+        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            _log.warning("%s: %s; trying again", what, error)
 
     async def _lists(self) -> None:
         cluster, groups = await asyncio.gather(
