@@ -26,7 +26,7 @@ from tests.peers.console.topics import create_topic
 from tests.peers.kafka.members import Member
 from tests.peers.kafka.servers import Running
 from tests.peers.kafka.share_members import ShareGroup
-from tests.peers.kafka.streams_apps import STREAMS
+from tests.peers.kafka.streams_apps import streams
 from tests.waiting import until
 from tests.web.console.group_members import Coordinator
 
@@ -147,7 +147,7 @@ def java_groups(cluster: Served, folder: Path) -> Iterator[None]:
         words = {"bootstrap": cluster.bootstrap, "group": group, "input": "payments"}
         for name in ("one", "two"):
             options = {**words, "output": "words", "state": folder / name}
-            instance = Member(STREAMS, name, options, folder / f"{group}-{name}.log")
+            instance = Member(streams("WordCount"), name, options, folder / f"{group}-{name}.log")
             stack.callback(instance.kill)
         yield
 
