@@ -129,10 +129,15 @@ class File:
         return self.lines * LINE
 
 
-def test_connect_goes_on_where_it_stopped(cluster: Running, name: str, tmp_path: Path) -> None:
+def test_connect_goes_on_where_it_stopped(
+    cluster: Running, name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """1. A worker reads a file, while one of its connectors is altered time and again and one is deleted. 2. All its topics
     are compacted, and it leaves. 3. Another worker, with transactions, goes on. 4. The topic of its offsets is compacted, and
     it is killed among further lines. 5. A third one goes on. Each line has come once, the connectors are as they were left."""
+    if cluster.kind != "steelyard":
+        reason = "Apache Kafka 4.3.1 may fail a task on a busy machine: InvalidTxnStateException at a commit"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     lines, nothing = File(tmp_path / "lines"), File(tmp_path / "nothing")
     topic = f"{name}-lines"
     Group(cluster, name, tmp_path).create_topic(topic, 1)
