@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from steelyard.web.console.kafka.facts import (
         KafkaGroupFacts,
         MemberFacts,
+        ShareProgress,
         SubtopologyFacts,
         TopologyFacts,
     )
@@ -240,9 +241,9 @@ def share_table(rows: Sequence[ShareRow]) -> str:
     return text + f"\nDiff Total: {share_lag(rows)}\n"
 
 
-def share_lag(rows: Iterable[ShareRow]) -> int:
+def share_lag(partitions: Iterable[ShareRow | ShareProgress]) -> int:
     """Return how many records are yet to be delivered or acknowledged, as far as it is known."""
-    return sum(row.lag or 0 for row in rows)
+    return sum(one.lag or 0 for one in partitions)
 
 
 async def share_lags(
@@ -270,7 +271,7 @@ async def share_lags(
                 with suppress(SteelyardError):
                     found = await shares_of(servers, address, names[at : at + AT_ONCE])
                     for name, progress in found.items():
-                        lags[name] = sum(each.lag or 0 for each in progress.values())
+                        lags[name] = share_lag(progress.values())
     return lags
 
 
