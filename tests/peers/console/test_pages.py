@@ -124,12 +124,13 @@ def test_messages_are_decoded(contents: Contents, browser: Browser) -> None:
         page.keyboard.press("j")
         assert body.inner_text() == "first line\nsecond line"
         page.keyboard.press("d")  # from "auto" to JSON
-        assert "not JSON" in page.locator(".message").inner_text()
+        until(lambda: "not JSON" in page.locator(".message").inner_text())
         page.keyboard.press("d")  # text
-        assert body.inner_text() == "first line\nsecond line"
+        until(lambda: body.inner_text() == "first line\nsecond line")
         page.keyboard.press("d")  # hexadecimal
         until(lambda: body.inner_text().startswith("0000  66 69 72 73 74"))
         page.keyboard.press("d")
+        until(lambda: page.url.endswith("as=auto"))
         page.keyboard.press("j")
         assert body.inner_text().startswith("0000  c8 c9 ca")
         page.keyboard.press("j")

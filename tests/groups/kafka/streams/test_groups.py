@@ -127,6 +127,25 @@ def test_who_does_not_give_up_its_tasks_is_removed() -> None:
     assert second.active == ALL
 
 
+def test_a_task_that_is_taken_back_before_the_member_has_changed_to_it() -> None:
+    """It never ran the task, and would have nothing to report: others would wait for its time-out."""
+    rig = Rig()
+    slow, other = rig.join("a.1"), rig.join("b.1")
+    rig.settle()
+    held = slow.active
+    other.leave()
+    del rig.threads["b.1"]
+    assert named(slow.beat().active_tasks or ()) == ALL
+    slow.active = held  # it is still changing to them
+    other = rig.join("c.1")
+    assert slow.beat().active_tasks is None  # not told to go back to what it reported
+    slow.active = ALL
+    assert named(slow.beat().active_tasks or ()) == held
+    rig.settle()
+    assert (slow.active, other.active) == (held, ALL - held)
+    assert rig.state() is StreamsGroupState.STABLE
+
+
 def test_a_member_that_is_fenced_begins_anew() -> None:
     rig = Rig()
     thread = rig.join("a.1")

@@ -4,6 +4,11 @@ A member is told its tasks when it joins, when they have changed, and when it re
 those. Kafka 4.3 leaves out the last: a member that never got the answer with its tasks waits there
 for the next rebalance. The endpoints of all members are told to those that do not know them.
 
+A member reports its tasks when they differ from those that it reported last. If it is given a task,
+and that is taken back before it has changed to it, it has nothing to report, so that its coordinator
+waits for its release: in Kafka 4.3 until the rebalance timeout, when the member is removed. So it is
+told to go back to what it reported last only when it has reported what it was told since.
+
 ASSIGNMENT_DELAYED makes a member stop its tasks. So it is told to members that have not been in a
 target yet; Kafka tells it to all.
 Source: GroupMetadataManager.streamsGroupHeartbeat.
@@ -48,7 +53,16 @@ def answer(
     """
     assigned = _share(member.assigned)
     has_changed = assigned != _share(before.assigned)
-    tells = request.member_epoch == 0 or has_changed or owned not in (None, assigned)
+    joins = request.member_epoch == 0
+    exchange = group.exchange(member.member_id)
+    if joins:
+        exchange.reset()
+    elif owned is not None:
+        exchange.reported = owned
+    is_news = has_changed and not exchange.awaits_report_before(assigned)
+    tells = joins or is_news or owned not in (None, assigned)
+    if tells:
+        exchange.told = assigned
     if tells and member.endpoint is not None:
         group.endpoint_epoch += 1
     knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch

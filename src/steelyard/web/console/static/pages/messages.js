@@ -1,6 +1,6 @@
 // The message browser: which messages, the list, and one of them in full.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact-htm.js";
 import { get, path, useResource } from "../api.js";
 import { MessageDetail, MODES } from "../components/message.js";
 import { Empty, Failed, Loading, PageHead } from "../components/parts.js";
@@ -127,7 +127,8 @@ function Found({ wanted }) {
     setAt(next);
     list.current?.querySelectorAll("tbody button")[next]?.focus();
   };
-  useEffect(() => {
+  // Before the next key: an effect runs only after the page was painted.
+  useLayoutEffect(() => {
     const unbind = [
       bind("j", () => go(at + 1)),
       bind("k", () => go(at - 1)),
