@@ -16,6 +16,7 @@ from tests.nodes.broker.conftest import Rig, pull_ext
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig
 from tests.nodes.broker.kafka.test_configs import alter
+from tests.nodes.broker.kafka.test_fetch import request
 from tests.nodes.broker.kafka.test_markers import known, mark
 from tests.nodes.broker.kafka.test_produce import send
 
@@ -27,8 +28,10 @@ from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
 from steelyard.store.check import CheckFinding, check
 from steelyard.store.files import Files
 from steelyard.store.memory import MemoryDisk
+from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.data import FetchResponse
 from steelyard.wire.kafka.messages.logs import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -81,6 +84,23 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     table = rig.node._parts.statistics
     assert 0 < table.compacted_bytes_left < table.compacted_bytes
     assert compact(rig) == 0, "nothing new is there"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="DEFECT: what lies between two gaps is one answer to a fetch, batches too"
+)
+def test_what_is_left_between_gaps_is_one_answer_to_a_fetch() -> None:
+    rig = ready_rig(segment_bytes=6_000)
+    for number in range(30):
+        write(rig, (b"key %d" % number, b""))
+        write(rig, (b"filling", b""))
+    fill(rig, 60)
+    assert compact(rig) == 1
+    answer = rig.ask(request(0, topic=TOPIC, part_bytes=6_000), 11, FetchResponse)
+    data = joined([answer.responses[0].partitions[0].records or b""])
+    found = [header.base_offset for _, header in read_headers(data)]
+    assert found[:30] == list(range(0, 60, 2))
+    assert offsets(rig) == found[:30]
 
 
 def test_a_topic_can_be_compacted_from_now_on_and_no_longer() -> None:
