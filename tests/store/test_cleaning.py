@@ -16,7 +16,7 @@ from steelyard.store.check import CheckFinding, check
 from steelyard.store.cleaned import CleanedSegment
 from steelyard.store.cleaning import Cleaning, in_groups, read_entries
 from steelyard.store.disk import Disk
-from steelyard.store.entry import RECORDS
+from steelyard.store.entry import BATCHES, RECORDS
 from steelyard.store.files import Files
 from steelyard.store.index import pack_row
 from steelyard.store.log import Log
@@ -25,10 +25,6 @@ from steelyard.store.runs import RUN_BYTES, EntryRun, pack_run, unpack_run
 from steelyard.store.segment_names import SegmentName, named, segments_among
 from steelyard.store.store import Store
 from steelyard.wire.kafka.records import Record, write_batch
-
-SLOW = pytest.mark.xfail(
-    strict=True, reason="DEFECT: each gap that compaction left costs as much as 32,768 offsets"
-)
 
 COUNT = 90
 KEPT = frozenset(range(0, COUNT, 7)) | {11, 12, 13, 40, 41}
@@ -252,6 +248,20 @@ def test_damage_in_what_is_left_is_refused_and_can_be_given_up(batches: bool) ->
     assert offsets(log) == [each for each in expected if each != 40]
 
 
+def test_damage_ends_a_run_that_goes_on_across_gaps(batches: bool) -> None:
+    disk, _, segment = cleaned_log(batches)
+    position = segment.row(40)[0] - segment.base_position
+    disk.files[segment.log_path].data[position + 65] ^= 1
+    _, log = reopened(disk)
+    for offset in (0, 28):
+        run = log.find_run(offset, 1 << 20, log.max_offset, across_gaps=(RECORDS, BATCHES)).read()
+        assert (run.first_offset, run.next_offset) == (offset, 40)
+        assert len(run.data) == segment.row(40)[0] - segment.row(offset)[0]
+    with pytest.raises(CorruptError) as refused:
+        log.find_run(40, 1 << 20, log.max_offset, across_gaps=(RECORDS, BATCHES)).read()
+    assert refused.value.next_offset == 41
+
+
 @pytest.mark.parametrize("has_rows", [True, False])
 def test_damage_in_the_log_and_its_index_costs_the_damaged_entry_only(
     batches: bool, has_rows: bool
@@ -296,7 +306,6 @@ def scattered_log(batches: bool) -> tuple[Disk, Log, CleanedSegment]:
     return disk, log, segment
 
 
-@SLOW
 def test_what_is_left_is_read_without_a_look_at_what_is_gone(
     batches: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

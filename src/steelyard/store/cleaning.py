@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from steelyard.errors import StorageError
 from steelyard.store import batch as batches
+from steelyard.store import entry as entries
 from steelyard.store import links
 from steelyard.store.cleaned import CleanedSegment
 from steelyard.store.index import pack_row
@@ -24,6 +25,8 @@ from steelyard.store.runs import RUN_BYTES, EntryRun, pack_run
 from steelyard.store.segment import Segment
 from steelyard.store.segment_names import LOG_SUFFIX, UNFINISHED_SUFFIX, SegmentName
 from steelyard.store.segments import Segments
+
+_ALL = (entries.RECORDS, entries.BATCHES)
 
 WRITE_BYTES = 128 * 1024
 """Bytes that are collected for one write."""
@@ -36,7 +39,7 @@ def read_entries(
 
     Entries that readers skip are left out. Raises CorruptError.
     """
-    extent = find_run(segment, offset, segment.end[1], bytes_max)
+    extent = find_run(segment, offset, segment.end[1], bytes_max, across_gaps=_ALL)
     if not extent.size:
         return [], extent.next_offset
     read = extent.read()

@@ -13,7 +13,7 @@ entries: build it with `max_offset` and `next_address`, then `append` it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from crc32c import crc32c
 
@@ -170,12 +170,23 @@ class Log:
             return Run(entries.RECORDS, b"", nearest, nearest)
         return reads.find_run(self._segment_at(offset), offset, end, bytes_max).read()
 
-    def find_run(self, offset: int, bytes_max: int, end: int, *, refuse: bool = True) -> RunExtent:
+    def find_run(
+        self,
+        offset: int,
+        bytes_max: int,
+        end: int,
+        *,
+        refuse: bool = True,
+        across_gaps: Collection[int] = (),
+    ) -> RunExtent:
         """Return where the run of `read_run` lies. min_offset <= offset < end <= max_offset.
 
-        `refuse`: see `reads.find_run`.
+        `refuse`, `across_gaps`: see `reads.find_run`.
         """
-        return reads.find_run(self._segment_at(offset), offset, end, bytes_max, refuse=refuse)
+        segment = self._segment_at(offset)
+        return reads.find_run(
+            segment, offset, end, bytes_max, refuse=refuse, across_gaps=across_gaps
+        )
 
     def entry_at(self, offset: int) -> bytes:
         """Return the entry that holds an existing offset: a record or batch.

@@ -86,9 +86,6 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     assert compact(rig) == 0, "nothing new is there"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="DEFECT: what lies between two gaps is one answer to a fetch, batches too"
-)
 def test_what_is_left_between_gaps_is_one_answer_to_a_fetch() -> None:
     rig = ready_rig(segment_bytes=6_000)
     for number in range(30):

@@ -217,7 +217,7 @@ class Reads:
         """
         bytes_max = max(bytes_max, 0)
         while offset < end:
-            extent = log.find_run(offset, bytes_max, end)
+            extent = log.find_run(offset, bytes_max, end, across_gaps=(BATCHES,))
             if not extent.size:  # the entries there were given up
                 if extent.next_offset == offset:
                     break
