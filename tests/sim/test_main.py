@@ -102,7 +102,9 @@ def test_a_swarm_names_the_sources_that_it_ran_on(
     monkeypatch.setattr(command, "PACKAGE", copy)
     assert command.sources() == before
     lazy = copy / "groups" / "kafka" / "streams" / "group.py"
-    lazy.write_text(lazy.read_text() + "\n")
+    lazy.write_text('"""Other words."""\n# A comment\n' + lazy.read_text() + '\n"""About it."""\n')
+    assert command.sources() == before
+    lazy.write_text(lazy.read_text() + "LAZY = 1  # with a comment\n")
     assert command.sources() != before
 
 

@@ -16,6 +16,7 @@ or SIGTERM ended several seeds early.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import re
 import signal
@@ -213,8 +214,22 @@ def sources() -> str:
     for file in sorted(PACKAGE.rglob("*.py")):
         name = file.relative_to(PACKAGE)
         if name.parts[0].removesuffix(".py") in loaded:
-            digest.update(f"{name.as_posix()}\n".encode() + file.read_bytes())
+            digest.update(f"{name.as_posix()}\n{_code(file.read_text())}".encode())
     return digest.hexdigest()[:12]
+
+
+def _code(source: str) -> str:
+    """Return a module without docstrings, lines with only a comment, and empty lines."""
+    words = {
+        number
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(source.splitlines(), 1)
+    return "\n".join(
+        line for number, line in lines if number not in words and line.strip()[:1] not in ("", "#")
+    )
 
 
 @contextmanager

@@ -4,10 +4,10 @@ A member is told its tasks when it joins, when they have changed, and when it re
 those. Kafka 4.3 leaves out the last: a member that never got the answer with its tasks waits there
 for the next rebalance. The endpoints of all members are told to those that do not know them.
 
-A member reports its tasks when they differ from those that it reported last. If it is given a task,
-and that is taken back before it has changed to it, it has nothing to report, so that its coordinator
-waits for its release: in Kafka 4.3 until the rebalance timeout, when the member is removed. So it is
-told to go back to what it reported last only when it has reported what it was told since.
+A member reports its tasks when they differ from those that it reported last. If it is given a task
+that is taken back before it has changed to it, it has nothing to report, and its coordinator waits
+for the release: in Kafka 4.3 until the rebalance timeout, when the member is removed. So it is told
+to go back to what it reported last only when it has reported what it was told since.
 
 ASSIGNMENT_DELAYED makes a member stop its tasks. So it is told to members that have not been in a
 target yet; Kafka tells it to all.
