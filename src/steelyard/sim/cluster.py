@@ -471,7 +471,8 @@ class SimCluster:
         return seat.process
 
     def _run_kafka_consumer(self, seat: Seat) -> None:
-        config = member_config(self.scenario, seat.name, self.bootstrap)
+        drawn = self.world.rng(f"protocol {seat.name} {seat.runs}")
+        config = member_config(self.scenario, seat.name, self.bootstrap, drawn)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self.run(seat, lambda now: self.parts.kafka_consumer(config, rng))
 

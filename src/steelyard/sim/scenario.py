@@ -162,10 +162,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of a Kafka group that reads the same topics through the brokers' Kafka listeners, which are
     there if some client needs them.
     """
-    kafka_protocol: Literal["classic", "consumer"] = "classic"
-    """`consumer`: KIP-848."""
+    kafka_protocol: Literal["classic", "consumer", "both"] = "classic"
+    """`consumer`: KIP-848; `both`: each start of a member draws one, and the group migrates online.
+    """
     kafka_assignor: str = "range"
-    """Of a classic group's members; of the coordinator (uniform, range) with `consumer`."""
+    """Of a classic group's members; of the coordinator (uniform, range) with `consumer`.
+
+    With `both`, uniform goes with cooperative-sticky, and range with range.
+    """
     kafka_static: bool = False
     """Members with a `group.instance.id`."""
     kafka_auto_commit: bool = False

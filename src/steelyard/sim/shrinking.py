@@ -80,6 +80,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})
+    if scenario.kafka_protocol == "both":
+        yield replace(scenario, kafka_protocol="consumer")
     if scenario.accounts:
         yield replace(scenario, accounts=False)
     if scenario.ordered:

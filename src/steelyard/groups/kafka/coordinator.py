@@ -22,7 +22,7 @@ from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.classic.syncing import Syncing
 from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.committing import Committing
-from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
+from steelyard.groups.kafka.effects import LEFT, SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
 from steelyard.groups.kafka.fetching import OffsetFetching
 from steelyard.groups.kafka.flapping import name_of
@@ -51,7 +51,10 @@ EXPIRY = ("", "expiry", "")
 """The timer of `Expiry`; no timer of a group has this name."""
 
 OVERSIZE = "oversize"
-"""Purpose of the timer of a restored group that is larger than allowed."""
+DOWNGRADED = "downgraded"
+"""Purposes of the timers of a restored group: it is too large; it was a consumer group before,
+and the rebalance without the last member of that protocol has not ended.
+"""
 
 
 class Coordinator:
@@ -114,6 +117,8 @@ class Coordinator:
             self._groups.add(group)
             if len(group.members) > self._config.group_max_size:
                 self._timers.set(group.key(OVERSIZE), now)
+            if group.is_downgraded:
+                self._timers.set(group.key(DOWNGRADED), now)
         for group_id in sorted(self.offsets.groups()):
             if self._groups.get(group_id) is None:
                 self._groups.add(self._classic(group_id, now))
@@ -344,6 +349,8 @@ class Coordinator:
                 continue
             if kind == OVERSIZE:
                 self._shrink(group, now, effects)
+            elif kind == DOWNGRADED:
+                self._go_on_downgraded(group, now, effects)
             elif kind != DEFERRED:
                 self._rebalances.due(group, kind, member_id, now, effects)
             self._take_deferred(group_id, now, effects)
@@ -354,6 +361,12 @@ class Coordinator:
             most = self._config.group_max_size
             text = f"it was restored with {len(group.members)} members and {most} are allowed"
             self._rebalances.begin(group, Cause(SIZE, text), now, effects)
+
+    def _go_on_downgraded(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """Begin the rebalance again that gives away the partitions of whoever is not a member."""
+        if group.state is ClassicGroupState.STABLE:
+            text = "its downgrade to the classic protocol was not finished before the restart"
+            self._rebalances.begin(group, Cause(LEFT, text), now, effects)
 
     def _clean(self, now: int, effects: Effects) -> None:
         self._timers.set(EXPIRY, now + self._config.offsets_retention_check_interval_ms)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.nodes.consumer.kafka.contract import (
@@ -40,9 +41,9 @@ AGAIN_MS = 1_000
 
 
 def member_config(
-    scenario: Scenario, name: str, bootstrap: tuple[Address, ...]
+    scenario: Scenario, name: str, bootstrap: tuple[Address, ...], rng: Random
 ) -> KafkaConsumerConfig:
-    """Return the configuration of the member `name`."""
+    """Return the configuration of the member `name`, with a protocol that it may draw."""
     config = KafkaConsumerConfig(
         bootstrap_servers=bootstrap,
         client_id=name,
@@ -54,11 +55,14 @@ def member_config(
         max_poll_records=scenario.kafka_poll_records,
         metadata_max_age_ms=5_000,
     )
-    if scenario.kafka_protocol == "consumer":
-        remote = scenario.kafka_assignor
-        return replace(config, group_protocol="consumer", group_remote_assignor=remote)
+    protocol, name = scenario.kafka_protocol, scenario.kafka_assignor
+    if protocol == "both":
+        protocol = rng.choice(("classic", "consumer"))
+    if protocol == "consumer":
+        return replace(config, group_protocol="consumer", group_remote_assignor=name)
+    name = "cooperative-sticky" if name == "uniform" else name
     session_ms = scenario.kafka_session_timeout_ms
-    return replace(config, assignors=(scenario.kafka_assignor,), session_timeout_ms=session_ms)
+    return replace(config, assignors=(name,), session_timeout_ms=session_ms)
 
 
 class KafkaApplication:

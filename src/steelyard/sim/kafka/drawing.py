@@ -22,6 +22,9 @@ one have it speak this protocol.
 PLANNED_SHARE = 0.15
 """Of the KIP-848 groups live where nothing fails: members join and leave, and topics grow."""
 
+MIGRATING_SHARE = 0.25
+"""Of the KIP-848 groups have members of the classic protocol, too: they migrate online."""
+
 DELAYED_SHARE = 0.4
 """Of the seeds have brokers that delay answers to members of groups; of those with a KIP-848 group
 more, because there such answers steer what members do next.
@@ -190,9 +193,10 @@ def _with_kafka_producers(scenario: Scenario, until_ms: int) -> Scenario:
 
 def _with_consumer_protocol(scenario: Scenario, rng: Random, until_ms: int) -> Scenario:
     """Let the Kafka group speak KIP-848, some where nothing fails."""
+    migration = Random(f"swarm {scenario.seed}, migration")
     scenario = replace(
         scenario,
-        kafka_protocol="consumer",
+        kafka_protocol="both" if migration.random() < MIGRATING_SHARE else "consumer",
         kafka_assignor=rng.choice(("uniform", "uniform", "range")),
         delayed_answers=scenario.delayed_answers or rng.random() < DELAYED_SHARE,
     )

@@ -336,6 +336,48 @@ def test_an_upgrade_before_members_have_heard_of_the_downgrade() -> None:
     assert len(old.owned) == len(third.owned) == 2
 
 
+def test_members_behind_the_group_keep_their_partitions_in_a_downgrade() -> None:
+    """They are told to rejoin in the epoch that they know, and may commit until they have done so."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    second = Client(rig, "m2", ["t"])
+    second.beat()
+    second.leave()
+    assert old.generation < rig.group.epoch
+    new.leave()
+    assert kind(rig) == "classic"
+    group = rig.groups.get(GROUP)
+    assert group is not None
+
+    def may_commit(generation: int) -> ErrorCode:
+        return group.check_commit(
+            old.member_id, None, generation, version=9, transactional=False, now=rig.now
+        )
+
+    known = old.generation
+    assert may_commit(known) is ErrorCode.NONE
+    assert may_commit(known - 1) is ErrorCode.ILLEGAL_GENERATION
+    errors = len(old.errors)
+    settle(rig, old)
+    assert old.errors[errors:] == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert shared(old)
+    assert may_commit(known) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_restart_before_a_downgraded_group_has_rebalanced() -> None:
+    """Nobody would read the partitions of the member that left."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    new.leave()
+    assert kind(rig) == "classic"
+    rig.restart()
+    settle(rig, old)
+    assert kind(rig) == "classic"
+    assert shared(old)
+
+
 def test_a_restart_in_between() -> None:
     """Members of both kinds go on after a restart, and after a kill between the two rows."""
     rig = Rig()

@@ -149,7 +149,7 @@ class ClassicGroup:
             error = self.check_member(member_id, instance_id)
             if error is not ErrorCode.NONE:
                 return error
-            if generation != self.generation:
+            if not self.is_in(member_id, generation):
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -235,9 +235,25 @@ class ClassicGroup:
         """Return the last number that members may know."""
         return max(self.generation, self._announced)
 
+    def is_in(self, member_id: str, generation: int) -> bool:
+        """Return whether a member is in the generation that it names.
+
+        That may be its epoch in the consumer group that this one was. (Kafka answers members that
+        were behind the group's epoch with ILLEGAL_GENERATION: they lose their partitions, and
+        cannot commit what they have processed.)
+        """
+        return generation in (self.generation, self.members[member_id].epoch)
+
+    @property
+    def is_downgraded(self) -> bool:
+        """Return whether it was a consumer group, and has not been rebalanced since."""
+        return any(member.epoch is not None for member in self.members.values())
+
     def next_generation(self, now: int) -> None:
         """End the join phase: all present members are in the new generation."""
         self.generation = self.last_generation + 1
+        for member in self.members.values():
+            member.epoch = None
         self.unsynced.clear()
         self.expecting = frozenset()
         self.protocol = self.vote() if self.members else None

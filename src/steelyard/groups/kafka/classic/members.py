@@ -41,6 +41,8 @@ class ClassicGroupMember(msgspec.Struct):
     """True until its first join phase is over."""
     heard_at: int | None = None
     """When it sent its last request; None if it was restored and has sent none since."""
+    epoch: int | None = None
+    """Its epoch in the consumer group that this one was, until it joins; otherwise None."""
 
     @property
     def is_joining(self) -> bool:

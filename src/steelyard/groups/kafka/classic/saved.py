@@ -24,7 +24,7 @@ from steelyard.store.tables import Table
 
 
 class SavedMember(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A member of a stored generation."""
+    """A member of a stored generation. `epoch`: as in `ClassicGroupMember`."""
 
     member_id: str
     client_id: str
@@ -34,6 +34,7 @@ class SavedMember(msgspec.Struct, frozen=True, omit_defaults=True):
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     instance_id: str | None = None
+    epoch: int | None = None
 
 
 class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,6 +63,7 @@ def saved_member(member: ClassicGroupMember) -> SavedMember:
         tuple(member.protocols.items()),
         member.assignment,
         member.instance_id,
+        member.epoch,
     )
 
 
@@ -76,6 +78,7 @@ def restored_member(saved: SavedMember, protocol_type: str) -> ClassicGroupMembe
         protocol_type,
         dict(saved.protocols),
         saved.assignment,
+        epoch=saved.epoch,
     )
 
 

@@ -138,7 +138,7 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return error
-    if request.generation_id != group.generation:
+    if not group.is_in(request.member_id, request.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     given = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol))
     if any(said is not None and said != ours for said, ours in given):
@@ -154,6 +154,6 @@ def _check_beat(group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
-    if error is ErrorCode.NONE and request.generation_id != group.generation:
+    if error is ErrorCode.NONE and not group.is_in(request.member_id, request.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     return error

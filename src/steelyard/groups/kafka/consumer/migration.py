@@ -105,6 +105,7 @@ class Migration:
         self, group: ClassicGroup, member: ClassicGroupMember, epoch: int
     ) -> ConsumerGroupMember:
         protocol = group.protocol or next(iter(member.protocols))
+        epoch = epoch if member.epoch is None else member.epoch
         subscription = read_subscription(member.protocols[protocol])
         assigned = {
             TopicPartition(topic.topic, number): epoch
@@ -205,4 +206,5 @@ def _saved(group: ConsumerGroup, member: ConsumerGroupMember) -> SavedMember:
         member.classic.protocols,
         encoded_assignment(group, member.reader.partitions, member.classic),
         member.instance_id,
+        member.epoch,
     )
