@@ -131,6 +131,7 @@ class SimCluster:
             witness,
             planned=scenario.duplicates_max == 0,
             by_generations=scenario.kafka_protocol == "classic",
+            migrates=scenario.kafka_protocol == "both",
         )
         self.streams_threads = StreamsThreads(self, parts.streams)
         self.kafka_producing = KafkaProducing(self)

@@ -70,6 +70,8 @@ class _Run:
         """Its partitions, with the next expected offset; None before the first record."""
         self.rival = ""
         """Who had a partition of its in a higher epoch when it sent its last heartbeat."""
+        self.is_new = True
+        """Whether a KIP-848 member has yet to send a heartbeat in an epoch of its group."""
         self.anew: set[TopicPartition] = set()
         """Those without an acknowledged offset when it requested the start."""
 
@@ -78,13 +80,22 @@ class KafkaWitness:
     """Observes members' assignments, deliveries and commits. Raises Violation.
 
     `by_generations`: whether a generation has one owner of each partition; members of a KIP-848
-    group go from epoch to epoch at their own pace.
+    group go from epoch to epoch at their own pace. `migrates`: whether the group changes its
+    protocol; an empty one then begins again with epoch 1.
     """
 
-    def __init__(self, witness: Witness, *, planned: bool, by_generations: bool = True) -> None:
+    def __init__(
+        self,
+        witness: Witness,
+        *,
+        planned: bool,
+        by_generations: bool = True,
+        migrates: bool = False,
+    ) -> None:
         self._witness = witness
         self._planned = planned
         self._by_generations = by_generations
+        self._migrates = migrates
         self._runs: dict[str, _Run] = {}
         self._numbers: dict[tuple[TopicPartition, int], int] = {}
         self.floors: dict[TopicPartition, Floor] = {}
@@ -133,8 +144,11 @@ class KafkaWitness:
         """
         mine = self._runs[who]
         if epoch <= 0:  # it joins or leaves
-            mine.rival = ""
+            mine.rival, mine.is_new = "", True
             return
+        if mine.is_new and self._migrates:
+            self._began_anew(epoch)
+        mine.is_new = False
         if mine.rival and not is_complete:
             raise Violation(f"{who} is heard in epoch {mine.generation}: {mine.rival}")
         mine.generation = epoch
@@ -147,6 +161,12 @@ class KafkaWitness:
             ),
             "",
         )
+
+    def _began_anew(self, epoch: int) -> None:
+        """Forget the later epochs of others: whoever joins gets the latest one of its group."""
+        for run in self._runs.values():
+            if run.generation > epoch:
+                run.generation = -1
 
     def assigned(self, who: str, partitions: Iterable[TopicPartition]) -> None:
         """Check partitions newly assigned to its application."""
