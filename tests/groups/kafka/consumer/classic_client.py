@@ -74,8 +74,12 @@ class ClassicClient:
         self.rig.took(effects)
         return self.rig.replies.pop(self.handle, None)
 
-    def join_group(self, member_id: str, version: int = 9) -> JoinGroupResponse | None:
-        wanted = write_subscription(ConsumerProtocolSubscription(self.topics))
+    def join_group(
+        self, member_id: str, version: int = 9, *, claims: Sequence[TopicPartitions] = ()
+    ) -> JoinGroupResponse | None:
+        """`claims`: what it reports to have, as members with cooperative assignors do."""
+        subscription = ConsumerProtocolSubscription(self.topics, owned_partitions=list(claims))
+        wanted = write_subscription(subscription)
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=SESSION_MS,

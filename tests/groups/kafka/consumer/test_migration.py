@@ -11,9 +11,11 @@ from tests.groups.kafka.consumer.classic_client import SESSION_MS, ClassicClient
 from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World, of
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka.consumer import classic_members
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions
 
 Member = Client | ClassicClient
 
@@ -188,6 +190,33 @@ def test_a_classic_member_that_is_silent() -> None:
     rig.pass_time(SESSION_MS)
     assert rig.group.member_ids() == ("m1",)
     assert f"sent no heartbeat for {SESSION_MS} ms" in rig.last_cause.text
+
+
+def test_a_classic_member_that_was_removed_and_claims_partitions() -> None:
+    """Others may have them by now: it must give them up first. Kafka would take it for a new member."""
+    rig = Rig()
+    new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
+    settle(rig, new, old)
+    settle(rig, new, rounds=SESSION_MS // 1_000 + 1)
+    claims = [TopicPartitions("t", [0, 1])]
+    answer = old.join_group(old.member_id, claims=claims)
+    assert answer is not None
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    answer = old.join_group("")
+    assert answer is not None
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    answer = old.join_group(answer.member_id, claims=claims)  # whatever it claims as a new one
+    assert answer is not None
+    assert answer.error_code == ErrorCode.NONE
+    assert len(new.owned) == 4
+
+
+def test_member_ids_that_were_issued_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic_members, "ISSUED_MAX", 2)
+    issued = classic_members.IssuedIds()
+    for member_id in ("a", "b", "c"):
+        issued.add(member_id)
+    assert [issued.taken(each) for each in ("a", "b", "b", "c")] == [False, True, False, True]
 
 
 def test_a_classic_member_that_does_not_join_again() -> None:

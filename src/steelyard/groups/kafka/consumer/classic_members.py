@@ -56,6 +56,28 @@ MEMBER_ID_REQUIRED_FROM = 4
 """First version of JoinGroup whose dynamic members get an id before they join (KIP-394)."""
 
 
+ISSUED_MAX = 10_000
+
+
+class IssuedIds:
+    """The latest member ids that clients got with MEMBER_ID_REQUIRED, to join with.
+
+    At most ISSUED_MAX: who comes with one that was forgotten gets another one.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, bool] = {}
+
+    def add(self, member_id: str) -> None:
+        if len(self._ids) >= ISSUED_MAX:
+            del self._ids[next(iter(self._ids))]
+        self._ids[member_id] = True
+
+    def taken(self, member_id: str) -> bool:
+        """Return whether it was issued, and forget it."""
+        return self._ids.pop(member_id, False)
+
+
 class ClassicMembers:
     """Handlers of the classic protocol's requests in consumer groups."""
 
@@ -72,6 +94,7 @@ class ClassicMembers:
         self._timers = timers
         self._changes = changes
         self._rng = rng
+        self._issued = IssuedIds()
 
     def group(self, group_id: str) -> ConsumerGroup | None:
         """Return the group if it is one for this class: a consumer group with members."""
@@ -99,7 +122,18 @@ class ClassicMembers:
         member_id = request.member_id or f"{self._rng.randrange(1 << 128):032x}"
         is_static = request.group_instance_id is not None
         if not request.member_id and not is_static and join.version >= MEMBER_ID_REQUIRED_FROM:
+            self._issued.add(member_id)
             return _not_joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        owned = frozenset(
+            TopicPartition(topic.topic, number)
+            for topic in subscription.owned_partitions
+            for number in topic.partitions
+        )
+        is_issued = self._issued.taken(member_id)
+        if known is None and owned and not is_issued:
+            # It was removed and has not heard of it: others may have what it still reads. (Kafka
+            # takes it for a new member.)
+            return _not_joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         admitted = _admitted(group, join, member_id)
         if isinstance(admitted, HeartbeatRefusal):
             return _not_joined(admitted.code, request.member_id)
@@ -119,11 +153,6 @@ class ClassicMembers:
             classic=ClassicMemberMetadata(
                 request.session_timeout_ms, tuple(join.protocols.items())
             ),
-        )
-        owned = frozenset(
-            TopicPartition(topic.topic, number)
-            for topic in subscription.owned_partitions
-            for number in topic.partitions
         )
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
