@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.peers.apache import Missing, java_environment
 
@@ -27,6 +28,7 @@ OLD, NEW = "3.9.2", "4.4.0"
 """The last clients of 3.x, and the newest."""
 SPARK = "4.2.0"
 """The newest Kafka source that Maven Central has; PySpark 4.3 takes it."""
+TOXIPROXY = "v2.12.0"
 
 
 def jars(profile: str, version: str) -> Path:
@@ -118,23 +120,42 @@ def go_program(name: str, module: Path = HERE / "go") -> Path:
     return made("go", sources, build) / name
 
 
-def go_tests(package: str, module: Path = HERE / "go") -> tuple[Path, Path]:
-    """The program of a package's own tests, in the version that the Go module names, and the folder to run it in. Raises Missing."""
+def go_tests(
+    package: str, module: Path = HERE / "go", *, tags: str = "", alone: bool = False
+) -> tuple[Path, Path]:
+    """The program of a package's own tests, in the version that the Go module names, and the folder to run it in. Raises Missing.
+
+    With `alone` it is built where its sources are, with the dependencies that its own module names: ours lacks some.
+    """
     need("go")
     name = f"{Path(package).name}.test"
+    found = call(
+        ["go", "list", "-f", "{{.Dir}}", package], f"there are no sources of {package}", cwd=module
+    )
+    sources = Path(found.strip())
 
     def build(folder: Path) -> None:
         call(
-            ["go", "test", "-c", "-o", str(folder / name), package],
+            ["go", "test", "-c", "-tags", tags, "-o", str(folder / name), "." if alone else package],
             f"the tests of {package} cannot be built",
-            cwd=module,
+            cwd=sources if alone else module,
         )
 
-    program = made(name, sorted(module.glob("go.*")), build) / name
-    sources = call(
-        ["go", "list", "-f", "{{.Dir}}", package], f"there are no sources of {package}", cwd=module
-    )
-    return program, Path(sources.strip())
+    return made(name, sorted(module.glob("go.*")), build) / name, sources
+
+
+def toxiproxy() -> Path:
+    """Toxiproxy's server, in the version that sarama's tests use. Raises Missing."""
+    need("go")
+
+    def build(folder: Path) -> None:
+        call(
+            ["go", "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"],
+            "Toxiproxy cannot be built",
+            environment={"GOBIN": str(folder)},
+        )
+
+    return made(f"toxiproxy-{TOXIPROXY}", [], build) / "server"
 
 
 def node_program() -> Path:
@@ -210,12 +231,21 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def call(command: list[str], failure: str, cwd: Path = HERE) -> str:
+def call(
+    command: list[str],
+    failure: str,
+    cwd: Path = HERE,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """What a build step prints; Missing says what it said when it fails."""
-    environment: Mapping[str, str] = java_environment()
     try:
         done = subprocess.run(
-            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
+            command,
+            cwd=cwd,
+            env={**java_environment(), **environment},
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
     except subprocess.TimeoutExpired:
         raise Missing(f"{failure}: no end after 600 s") from None
