@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import subprocess
 import time
@@ -204,6 +205,32 @@ def by_aiokafka(place: Place, mechanism: str, password: str, topic: str) -> list
     return asyncio.run(exchange())
 
 
+def by_sarama(place: Place, mechanism: str, password: str, topic: str) -> list[bytes]:
+    """It makes the topic itself, writes with idempotence and all acknowledgements, and commits what its group read."""
+    options = {
+        "bootstrap": place.address,
+        "mechanism": mechanism,
+        "user": "alice",
+        "password": password,
+        "topic": topic,
+        "ca": place.ca or "",
+    }
+    words = [f"{key}={value}" for key, value in options.items()]
+    done = subprocess.run(
+        [str(builds.go_program("sarama_login")), *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    *told, last = [json.loads(line) for line in done.stdout.splitlines()]
+    if "SASL Authentication failed" in last.get("error", ""):
+        raise PermissionError(last["error"])
+    assert last == {"event": "left"}, done.stdout + done.stderr
+    record, committed = told
+    assert committed == {"event": "committed", "offset": 1}
+    return [record["value"].encode()]
+
+
 def by_our_consumer(place: Place, mechanism: str, password: str, topic: str) -> list[bytes]:
     writer = confluent_kafka.Producer(place.librdkafka("PLAIN", "admin", PASSWORDS["admin"]))
     writer.produce(topic, b"one")
@@ -232,6 +259,7 @@ CLIENTS: dict[str, Callable[[Place, str, str, str], list[bytes]]] = {
     "librdkafka": by_librdkafka,
     "kafka-python": by_kafka_python,
     "aiokafka": by_aiokafka,
+    "sarama": by_sarama,
     "steelyard": by_our_consumer,
 }
 
