@@ -136,7 +136,16 @@ def go_tests(
 
     def build(folder: Path) -> None:
         call(
-            ["go", "test", "-c", "-tags", tags, "-o", str(folder / name), "." if alone else package],
+            [
+                "go",
+                "test",
+                "-c",
+                "-tags",
+                tags,
+                "-o",
+                str(folder / name),
+                "." if alone else package,
+            ],
             f"the tests of {package} cannot be built",
             cwd=sources if alone else module,
         )

@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from tests.peers.apache import Missing, free_port, java_environment
 from tests.peers.kafka.builds import SERVER, jars, toxiproxy
 from tests.peers.kafka.servers import QUICK_START, QUIET, STEELYARD
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 NAMES = tuple(f"kafka-{node}" for node in range(1, 6))
 PROXIED = {name: f"127.0.0.1:{29091 + place}" for place, name in enumerate(NAMES)}
@@ -60,23 +60,23 @@ OUR_SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.d
 
 
 class Fleet:
-    """Processes, each with a name and a log; those of one name follow one another."""
+    """Processes that run, each by its name and with a log of its own; those of one name follow one another."""
 
     def __init__(self, folder: Path, commands: Mapping[str, list[str]]) -> None:
         self.folder = folder
-        self._commands = commands
+        self.commands = commands
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
     def start(self, name: str) -> None:
-        """Start a process that is not running; it may take a while until it serves."""
-        if name in self._running and self._running[name].poll() is None:
+        """Start a process unless it runs; it may take a while until it serves."""
+        if name in self._running:
             return
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
-                self._commands[name],
+                self.commands[name],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -85,8 +85,8 @@ class Fleet:
             )
 
     def stop(self, name: str) -> None:
-        """Stop a process in order, or kill it when that takes too long; it has ended then."""
-        process = self._running[name]
+        """Stop a process in order, or kill it if that takes too long; it has ended then."""
+        process = self._running.pop(name)
         process.terminate()
         try:
             process.wait(STOP_S)
@@ -94,32 +94,34 @@ class Fleet:
             process.kill()
             process.wait()
 
-    def ended(self) -> list[str]:
-        return [name for name, process in self._running.items() if process.poll() is not None]
+    def check(self) -> None:
+        """AssertionError with the ends of their logs if processes have ended that nobody stopped."""
+        ended = [name for name, process in self._running.items() if process.poll() is not None]
+        assert ended == [], [self.log(name).read_text()[-2000:] for name in ended]
 
     def kill(self) -> None:
         for process in self._running.values():
             process.kill()
-        for process in self._running.values():
             process.wait()
 
 
-class _Orders(socketserver.StreamRequestHandler):
-    """One line, such as `stop kafka-3`, of suites/sarama_docker.py; answered when it is done."""
+class _Order(socketserver.StreamRequestHandler):
+    """One line of suites/sarama_docker.py, such as `stop kafka-3`; answered when it is done."""
 
-    server: _Desk
+    server: _Orders
 
     def handle(self) -> None:
-        order, name = self.rfile.readline().decode().split()
-        {"start": self.server.fleet.start, "stop": self.server.fleet.stop}[order](name)
+        fleet = self.server.fleet
+        what, name = self.rfile.readline().decode().split()
+        {"start": fleet.start, "stop": fleet.stop}[what](name)
         self.wfile.write(b"done\n")
 
 
-class _Desk(socketserver.ThreadingUnixStreamServer):
+class _Orders(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
-    def __init__(self, path: Path, fleet: Fleet) -> None:
-        super().__init__(str(path), _Orders)
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(("127.0.0.1", 0), _Order)
         self.fleet = fleet
 
 
@@ -140,21 +142,20 @@ def steelyard_commands(folder: Path, kafka: Mapping[str, str]) -> dict[str, list
 
 
 def apache_commands(folder: Path, kafka: Mapping[str, str]) -> dict[str, list[str]]:
-    """Apache's brokers, each also a controller: among themselves and for Java they have listeners of their own. Raises Missing."""
+    """Apache's brokers, each also a controller; among themselves they do without the proxies. Raises Missing."""
     java = ["java", *QUICK_START, "-Xmx384m", QUIET, "-cp", f"{jars('server', SERVER)}/*"]
     quorum = {name: f"127.0.0.1:{free_port()}" for name in NAMES}
     voters = ",".join(f"{node}@{address}" for node, address in enumerate(quorum.values(), 1))
     commands = {}
     for node, name in enumerate(NAMES, 1):
-        proxied = f"127.0.0.1:{free_port()}"
-        local = kafka[name]
+        internal = f"127.0.0.1:{free_port()}"
         lines = {
             **SETTINGS,
             "node.id": node,
             "broker.rack": node,
             "controller.quorum.voters": voters,
-            "listeners": f"INTERNAL://{proxied},LOCAL://{local},CONTROLLER://{quorum[name]}",
-            "advertised.listeners": f"INTERNAL://{proxied},LOCAL://{PROXIED[name]}",
+            "listeners": f"INTERNAL://{internal},LOCAL://{kafka[name]},CONTROLLER://{quorum[name]}",
+            "advertised.listeners": f"INTERNAL://{internal},LOCAL://{PROXIED[name]}",
             "log.dirs": folder / "data" / name,
         }
         properties = folder / f"{name}.properties"
@@ -192,42 +193,54 @@ def write_script(path: Path, command: list[str]) -> None:
 @contextmanager
 def run_proxied(kind: str, folder: Path) -> Iterator[dict[str, str]]:
     """Five brokers of a kind behind proxies; the environment that sarama's tests need. Raises Missing."""
-    for port in (CONTROL_PORT, *(int(address.rpartition(":")[2]) for address in PROXIED.values())):
+    need_ports()
+    folder.mkdir(parents=True, exist_ok=True)
+    kafka = {name: f"127.0.0.1:{free_port()}" for name in NAMES}
+    toxic = [str(toxiproxy()), "-host", "127.0.0.1", "-port", str(CONTROL_PORT)]
+    fleet = Fleet(folder, {"toxiproxy": toxic, **COMMANDS[kind](folder, kafka)})
+    with ExitStack() as stack:
+        stack.callback(fleet.kill)
+        orders = stack.enter_context(_Orders(fleet))
+        threading.Thread(target=orders.serve_forever, daemon=True).start()
+        stack.callback(orders.shutdown)
+        for name in fleet.commands:
+            fleet.start(name)
+        wait_ready(fleet, kafka)
+        scripts = make_scripts(folder / "bin")
+        yield {
+            "PATH": f"{scripts}:{os.environ['PATH']}",
+            "KAFKA_VERSION": SERVER,
+            "SUITE_ORDERS": str(orders.server_address[1]),
+            "SUITE_LOGS": str(folder),
+            "SUITE_TOOLS": str(scripts),
+            "SUITE_BROKER": kafka[NAMES[0]],
+        }
+        fleet.check()
+
+
+def need_ports() -> None:
+    """Raises Missing if one of the ports is taken that sarama's tests use."""
+    taken = [CONTROL_PORT, *(int(address.rpartition(":")[2]) for address in PROXIED.values())]
+    for port in taken:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
-                raise Missing(f"port {port}, which sarama's tests use, is not free: {error}") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    kafka = {name: f"127.0.0.1:{free_port()}" for name in NAMES}
-    commands = COMMANDS[kind](folder, kafka)
-    commands["toxiproxy"] = [str(toxiproxy()), "-host", "127.0.0.1", "-port", str(CONTROL_PORT)]
-    scripts = folder / "bin"
-    tools(scripts)
-    write_script(
-        scripts / "docker",
-        [sys.executable, str(Path(__file__).parent / "suites" / "sarama_docker.py")],
-    )
-    fleet = Fleet(folder, commands)
-    orders = folder / "orders"
-    with ExitStack() as stack:
-        stack.callback(fleet.kill)
-        desk = stack.enter_context(_Desk(orders, fleet))
-        stack.callback(desk.shutdown)
-        threading.Thread(target=desk.serve_forever, daemon=True).start()
-        for name in commands:
-            fleet.start(name)
-        wait_ready(fleet, kafka)
-        yield {
-            "PATH": f"{scripts}:{os.environ['PATH']}",
-            "KAFKA_VERSION": SERVER,
-            "SUITE_ORDERS": str(orders),
-            "SUITE_LOGS": str(folder),
-            "SUITE_TOOLS": str(scripts),
-            "SUITE_BROKER": kafka[NAMES[0]],
-        }
-        assert fleet.ended() == [], [fleet.log(name).read_text()[-2000:] for name in fleet.ended()]
+                raise Missing(f"sarama's tests need port {port}: {error}") from None
+
+
+def make_scripts(folder: Path) -> Path:
+    """A folder with `docker` and Kafka's tools under their usual names. Raises Missing."""
+    folder.mkdir()
+    docker = Path(__file__).parent / "suites" / "sarama_docker.py"
+    java = ["java", *QUICK_START, QUIET, "-cp", f"{jars('server', SERVER)}/*"]
+    commands = {name: [*java, program] for name, program in TOOLS.items()}
+    for name, command in {"docker": [sys.executable, str(docker)], **commands}.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        script.chmod(0o755)
+    return folder
 
 
 def wait_ready(fleet: Fleet, kafka: Mapping[str, str]) -> None:
@@ -235,6 +248,7 @@ def wait_ready(fleet: Fleet, kafka: Mapping[str, str]) -> None:
     control = f"http://127.0.0.1:{CONTROL_PORT}/proxies"
 
     def answers() -> bool:
+        fleet.check()
         with suppress(URLError), urlopen(control, timeout=5):
             return True
         return False
@@ -247,10 +261,9 @@ def wait_ready(fleet: Fleet, kafka: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": ",".join(PROXIED.values()), "log_level": 0})
 
     def ready() -> bool:
-        ended = fleet.ended()
-        assert not ended, [fleet.log(name).read_text()[-2000:] for name in ended]
+        fleet.check()
         with suppress(KafkaException):
             return len(admin.list_topics(timeout=5).brokers) == len(NAMES)
         return False
 
-    until(ready, "five brokers", PATIENCE_S)
+    until(ready, "five brokers")

@@ -4,6 +4,8 @@
   certificate, but log in with a password only in the tests of SCRAM: the secured run gives them a
   certificate, without which its server allows nothing.
 - kafka-python: its integration tests, from its source package on PyPI, with SCRAM-SHA-256 over TLS.
+- sarama: its functional tests, from the Go module proxy, in the clear: they cannot be told to encrypt or to
+  log in. They have brokers of their own, five behind Toxiproxy (proxied.py).
 - aiokafka and confluent-kafka: their integration tests, from checkouts (`aiokafka` and
   `confluent-kafka-python`) in the folder that `STEELYARD_SUITES_SOURCES` names: their source
   packages lack them.
@@ -33,7 +35,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.certificates import Authority
 from tests.peers.apache import Missing
-from tests.peers.kafka import builds, servers
+from tests.peers.kafka import builds, proxied, servers
 from tests.peers.kafka.test_acls import AUTHORIZER
 from tests.peers.kafka.test_logins import MECHANISMS, PASSWORDS, Place, make_users
 from tests.waiting import until
@@ -48,6 +50,9 @@ LIMIT_S = 400.0
 
 RECORDS = os.environ.get("STEELYARD_SUITES_RECORDS", "5000")
 """That franz-go sends through chains of consumer groups; its own default is 500,000."""
+
+IS_WHOLE = bool(os.environ.get("STEELYARD_SUITES_WHOLE"))
+"""Also the tests of sarama that wait for a minute and a half, for sarama itself and for Java."""
 
 SOURCES = os.environ.get("STEELYARD_SUITES_SOURCES", "")
 CONTROL = ["apache"] if os.environ.get("STEELYARD_SUITES_CONTROL") else []
@@ -179,6 +184,14 @@ def judge(said: str, outcomes: Outcomes, *, skipped: set[str], at_least: int) ->
     assert len(outcomes) - len(passed_over) >= at_least, said[-20_000:]
 
 
+def go_outcomes(said: str) -> Outcomes:
+    """How each test of Go ended, by what they printed; AssertionError if they broke off."""
+    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    assert re.search(r"^(PASS|FAIL)$", said, re.MULTILINE), said[-20_000:]
+    ends = re.findall(r"^ *--- (PASS|FAIL|SKIP): (\S+)", said, re.MULTILINE)
+    return {name: words[end] for end, name in ends}
+
+
 def told_by(names: set[str], said: str) -> str:
     """What these tests of Go printed; tests run side by side."""
     found, is_theirs = [], False
@@ -216,16 +229,51 @@ def test_franz_go(cluster: Cluster, protocol: str) -> None:
         environment["KGO_TEST_TLS"] = ",".join(f"{kind}:{path}" for kind, path in paths.items())
         command.append("-test.skip=^TestIssue769$")
     said = run(command, folder, environment)
-    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
-    ends = re.findall(r"^ *--- (PASS|FAIL|SKIP): (\S+)", said, re.MULTILINE)
-    assert re.search(r"^(PASS|FAIL)$", said, re.MULTILINE), said[-20_000:]  # it did not break off
-    outcomes = {name: words[end] for end, name in ends}
+    outcomes = go_outcomes(said)
     judge(
         told_by({name for name in outcomes if outcomes[name] == "failed"}, said),
         outcomes,
         # The test wants a broker that refuses old requests.
         skipped={"TestIssueProduceBrokerTooOldFailsRecords"},
         at_least=450,
+    )
+
+
+SARAMA_NEEDS_REPLICAS = (
+    "TestConsumerFetchFollowerFailover",
+    "TestFuncAdminAlterPartitionReassignments",
+    "TestFuncAdminListConsumerGroupOffsets",
+    "TestFuncTxnProduceWithBrokerFailure",
+)
+"""They read from a follower, move partitions, or go on at another broker while one is down."""
+SARAMA_NEEDS_SETTINGS = ("TestFuncAdminIncrementalAlterConfigs",)
+"""It changes `log.cleaner.backoff.ms` of a running broker."""
+SARAMA_IS_SLOW = ("TestFuncJavaInteropCooperativeRebalance", "TestFuncTxnProduceAndCommitOffset")
+
+
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize("kind", ["steelyard", *CONTROL])
+def test_sarama(kind: str, tmp_path: Path) -> None:
+    """What is left out passes on Apache Kafka only: docs/COMPATIBILITY.md."""
+    program, folder = builds.go_tests("github.com/IBM/sarama", tags="functional", alone=True)
+    left_out = {*SARAMA_NEEDS_REPLICAS, *SARAMA_NEEDS_SETTINGS}
+    left_out |= set() if IS_WHOLE else set(SARAMA_IS_SLOW)
+    names = {
+        name
+        for file in folder.glob("functional_*_test.go")
+        for name in re.findall(r"^func (Test\w+)\(", file.read_text(), re.MULTILINE)
+    }
+    assert left_out < names
+    command = [str(program), "-test.v", "-test.parallel=8", f"-test.timeout={LIMIT_S:.0f}s"]
+    command.append(f"-test.run=^({'|'.join(sorted(names - left_out))})$")
+    with proxied.run_proxied(kind, tmp_path / kind) as environment:
+        said = run(command, folder, environment)
+    outcomes = go_outcomes(said)
+    judge(
+        told_by({name for name in outcomes if outcomes[name] == "failed"}, said),
+        outcomes,
+        skipped={"TestReadOnlyAndAllCommittedMessages"},  # skips itself
+        at_least=80,
     )
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 def order(what: str, service: str) -> None:
     """Have a broker stopped or started; returns when that is done."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ["SUITE_ORDERS"])
+    port = int(os.environ["SUITE_ORDERS"])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(f"{what} {service}\n".encode())
         if not connection.recv(16):
             sys.exit(f"{service}: {what} has failed")
@@ -39,9 +39,7 @@ match sys.argv[1:]:
         print((Path(os.environ["SUITE_LOGS"]) / f"{service}.log").read_text())
     case ["compose", "exec", "-T", "kafka-1", *command]:
         run(command)
-    case ["compose", "up" | "down" | "rm", *_]:
+    case ["compose", "up" | "down" | "rm", *_] | ["compose", "--profile", "zookeeper", *_]:
         pass  # the brokers are there before the tests begin, and stay
-    case ["compose", "--profile", "zookeeper", *_]:
-        pass
     case words:
         sys.exit(f"unknown words: {words}")
