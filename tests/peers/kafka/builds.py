@@ -129,6 +129,7 @@ def go_tests(
     """
     need("go")
     name = f"{Path(package).name}.test"
+    target = "." if alone else package
     found = call(
         ["go", "list", "-f", "{{.Dir}}", package], f"there are no sources of {package}", cwd=module
     )
@@ -136,16 +137,7 @@ def go_tests(
 
     def build(folder: Path) -> None:
         call(
-            [
-                "go",
-                "test",
-                "-c",
-                "-tags",
-                tags,
-                "-o",
-                str(folder / name),
-                "." if alone else package,
-            ],
+            ["go", "test", "-c", "-tags", tags, "-o", str(folder / name), target],
             f"the tests of {package} cannot be built",
             cwd=sources if alone else module,
         )

@@ -56,6 +56,7 @@ SETTINGS = {
     "process.roles": "broker,controller",
 }
 """Of Apache's brokers, as in sarama's docker-compose.yml."""
+
 OUR_SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
 
 
@@ -130,13 +131,12 @@ def steelyard_commands(folder: Path, kafka: Mapping[str, str]) -> dict[str, list
     nameserver = free_port()
     commands = {"nameserver": [str(STEELYARD), "nameserver", "--port", str(nameserver)]}
     for node, (name, address) in enumerate(kafka.items(), 1):
-        settings = [f"--kafka-set={key}={value}" for key, value in OUR_SETTINGS.items()]
         commands[name] = [
             *(str(STEELYARD), "broker", "--name", name, "--node-id", str(node)),
             *("--data", str(folder / "data" / name), "--port", str(free_port())),
             *("--nameserver", f"127.0.0.1:{nameserver}", "--kafka-brokers", ",".join(NAMES)),
             *("--kafka-port", address.rpartition(":")[2], "--kafka-advertise", PROXIED[name]),
-            *settings,
+            *(f"--kafka-set={key}={value}" for key, value in OUR_SETTINGS.items()),
         ]
     return commands
 
@@ -176,20 +176,6 @@ def apache_commands(folder: Path, kafka: Mapping[str, str]) -> dict[str, list[st
 COMMANDS = {"steelyard": steelyard_commands, "apache": apache_commands}
 
 
-def tools(folder: Path) -> Path:
-    """A folder with Kafka's tools, as shell scripts of their usual names. Raises Missing."""
-    java = ["java", *QUICK_START, QUIET, "-cp", f"{jars('server', SERVER)}/*"]
-    folder.mkdir(parents=True)
-    for script, program in TOOLS.items():
-        write_script(folder / script, [*java, program])
-    return folder
-
-
-def write_script(path: Path, command: list[str]) -> None:
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-    path.chmod(0o755)
-
-
 @contextmanager
 def run_proxied(kind: str, folder: Path) -> Iterator[dict[str, str]]:
     """Five brokers of a kind behind proxies; the environment that sarama's tests need. Raises Missing."""
@@ -220,8 +206,8 @@ def run_proxied(kind: str, folder: Path) -> Iterator[dict[str, str]]:
 
 def need_ports() -> None:
     """Raises Missing if one of the ports is taken that sarama's tests use."""
-    taken = [CONTROL_PORT, *(int(address.rpartition(":")[2]) for address in PROXIED.values())]
-    for port in taken:
+    proxied = (int(address.rpartition(":")[2]) for address in PROXIED.values())
+    for port in (CONTROL_PORT, *proxied):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

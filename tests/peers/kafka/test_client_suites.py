@@ -273,7 +273,7 @@ def test_sarama(kind: str, tmp_path: Path) -> None:
         told_by({name for name in outcomes if outcomes[name] == "failed"}, said),
         outcomes,
         skipped={"TestReadOnlyAndAllCommittedMessages"},  # skips itself
-        at_least=80,
+        at_least=90,
     )
 
 
