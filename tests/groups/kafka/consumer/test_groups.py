@@ -35,7 +35,6 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 
 SESSION_MS = 45_000
@@ -410,18 +409,6 @@ def test_joining_again_answers_with_what_the_member_has() -> None:
     assert (again.member_epoch, assigned(again)) == (1, of("t", 0, 1, 2, 3))
 
 
-def test_joining_without_a_word_about_partitions() -> None:
-    """As librdkafka does when its subscription changes while it gives partitions up: it has none."""
-    rig = Rig()
-    rig.join("m1")
-    rig.join("m2")
-    rig.beat("m1", 1)
-    assert rig.group.state == "Reconciling"  # it is to give up half of them
-    again = rig.beat("m1", 0, None, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"])
-    assert (again.error_code, again.member_epoch, assigned(again)) == (0, 2, of("t", 0, 1))
-    assert assigned(rig.beat("m2", 2)) == of("t", 2, 3)
-
-
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -435,11 +422,7 @@ def test_joining_without_a_word_about_partitions() -> None:
         ({"instance_id": ""}, 1, "InstanceId can't be empty."),
         ({"rack_id": ""}, 1, "RackId can't be empty."),
         ({"rebalance_timeout_ms": -1}, 1, "RebalanceTimeoutMs must be provided in first request."),
-        (
-            {"topic_partitions": [TopicPartitions(bytes(16), [0])]},
-            1,
-            "TopicPartitions must be empty when (re-)joining.",
-        ),
+        ({"topic_partitions": None}, 1, "TopicPartitions must be empty when (re-)joining."),
         (
             {"subscribed_topic_names": None},
             1,

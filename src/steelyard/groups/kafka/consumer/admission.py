@@ -33,12 +33,10 @@ def owned_partitions(
 ) -> Partitions | None:
     """Return the partitions that a member reports to own; None if it does not report any.
 
-    Unknown topics have the name "". Who joins has none, even if it says nothing of them: librdkafka
-    does so when its subscription changes while it gives partitions up. (Kafka refuses that, and
-    librdkafka takes it for a fatal error.)
+    Unknown topics have the name "".
     """
     if request.topic_partitions is None:
-        return frozenset() if request.member_epoch == 0 else None
+        return None
     return frozenset(
         TopicPartition(name, partition)
         for topic in request.topic_partitions

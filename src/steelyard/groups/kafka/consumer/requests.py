@@ -72,7 +72,7 @@ def _invalid(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None
 def _invalid_join(request: ConsumerGroupHeartbeatRequest) -> str | None:
     if request.rebalance_timeout_ms == -1:
         return "RebalanceTimeoutMs must be provided in first request."
-    if request.topic_partitions:
+    if request.topic_partitions is None or request.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         return (
