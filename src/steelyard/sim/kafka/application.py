@@ -55,14 +55,15 @@ def member_config(
         max_poll_records=scenario.kafka_poll_records,
         metadata_max_age_ms=5_000,
     )
-    protocol, name = scenario.kafka_protocol, scenario.kafka_assignor
+    protocol, assignor = scenario.kafka_protocol, scenario.kafka_assignor
     if protocol == "both":
         protocol = rng.choice(("classic", "consumer"))
     if protocol == "consumer":
-        return replace(config, group_protocol="consumer", group_remote_assignor=name)
-    name = "cooperative-sticky" if name == "uniform" else name
+        return replace(config, group_protocol="consumer", group_remote_assignor=assignor)
+    if assignor == "uniform":  # of a group with members of both protocols
+        assignor = "cooperative-sticky"
     session_ms = scenario.kafka_session_timeout_ms
-    return replace(config, assignors=(name,), session_timeout_ms=session_ms)
+    return replace(config, assignors=(assignor,), session_timeout_ms=session_ms)
 
 
 class KafkaApplication:

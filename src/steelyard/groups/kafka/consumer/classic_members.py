@@ -55,15 +55,12 @@ from steelyard.wire.kafka.messages.groups import (
 MEMBER_ID_REQUIRED_FROM = 4
 """First version of JoinGroup whose dynamic members get an id before they join (KIP-394)."""
 
-
 ISSUED_MAX = 10_000
+"""Member ids that are remembered until clients join with them."""
 
 
 class IssuedIds:
-    """The latest member ids that clients got with MEMBER_ID_REQUIRED, to join with.
-
-    At most ISSUED_MAX: who comes with one that was forgotten gets another one.
-    """
+    """The latest ISSUED_MAX member ids that clients got with MEMBER_ID_REQUIRED, to join with."""
 
     def __init__(self) -> None:
         self._ids: dict[str, bool] = {}
