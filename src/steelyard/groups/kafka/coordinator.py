@@ -50,11 +50,8 @@ from steelyard.wire.kafka.messages.groups import (
 EXPIRY = ("", "expiry", "")
 """The timer of `Expiry`; no timer of a group has this name."""
 
-OVERSIZE = "oversize"
-DOWNGRADED = "downgraded"
-"""Purposes of the timers of a restored group: it is too large; it was a consumer group before,
-and the rebalance without the last member of that protocol has not ended.
-"""
+RESTORED = "restored"
+"""Purpose of the timer of a restored group that has to rebalance."""
 
 
 class Coordinator:
@@ -115,10 +112,8 @@ class Coordinator:
             group = self._classic(saved.group_id, now)
             group.restore(saved, now)
             self._groups.add(group)
-            if len(group.members) > self._config.group_max_size:
-                self._timers.set(group.key(OVERSIZE), now)
-            if group.is_downgraded:
-                self._timers.set(group.key(DOWNGRADED), now)
+            if self._restored_cause(group) is not None:
+                self._timers.set(group.key(RESTORED), now)
         for group_id in sorted(self.offsets.groups()):
             if self._groups.get(group_id) is None:
                 self._groups.add(self._classic(group_id, now))
@@ -347,26 +342,28 @@ class Coordinator:
             group = self._groups.get(group_id)
             if not isinstance(group, ClassicGroup):
                 continue
-            if kind == OVERSIZE:
-                self._shrink(group, now, effects)
-            elif kind == DOWNGRADED:
-                self._go_on_downgraded(group, now, effects)
+            if kind == RESTORED:
+                cause = self._restored_cause(group)
+                if cause is not None and group.state is ClassicGroupState.STABLE:
+                    self._rebalances.begin(group, cause, now, effects)
             elif kind != DEFERRED:
                 self._rebalances.due(group, kind, member_id, now, effects)
             self._take_deferred(group_id, now, effects)
 
-    def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Begin a rebalance of a restored group that is too large: only so many can rejoin."""
-        if group.state is ClassicGroupState.STABLE:
-            most = self._config.group_max_size
-            text = f"it was restored with {len(group.members)} members and {most} are allowed"
-            self._rebalances.begin(group, Cause(SIZE, text), now, effects)
+    def _restored_cause(self, group: ClassicGroup) -> Cause | None:
+        """Return why a restored group has to rebalance; None if it need not.
 
-    def _go_on_downgraded(self, group: ClassicGroup, now: int, effects: Effects) -> None:
-        """Begin the rebalance again that gives away the partitions of whoever is not a member."""
-        if group.state is ClassicGroupState.STABLE:
+        It may be too large: only so many can rejoin. Or the rebalance of its downgrade has not
+        ended, which gives away the partitions of the member that left.
+        """
+        most = self._config.group_max_size
+        if len(group.members) > most:
+            text = f"it was restored with {len(group.members)} members and {most} are allowed"
+            return Cause(SIZE, text)
+        if group.is_downgraded:
             text = "its downgrade to the classic protocol was not finished before the restart"
-            self._rebalances.begin(group, Cause(LEFT, text), now, effects)
+            return Cause(LEFT, text)
+        return None
 
     def _clean(self, now: int, effects: Effects) -> None:
         self._timers.set(EXPIRY, now + self._config.offsets_retention_check_interval_ms)

@@ -52,17 +52,14 @@ def answer(
     reports to own, None if it reports none.
     """
     assigned = _share(member.assigned)
-    has_changed = assigned != _share(before.assigned)
     joins = request.member_epoch == 0
-    exchange = group.exchange(member.member_id)
     if joins:
-        exchange.reset()
+        group.reported.pop(member.member_id, None)
     elif owned is not None:
-        exchange.reported = owned
-    is_news = has_changed and not exchange.awaits_report_before(assigned)
+        group.reported[member.member_id] = owned
+    # If it is what it reported last, it was told something else since.
+    is_news = assigned not in (_share(before.assigned), group.reported.get(member.member_id))
     tells = joins or is_news or owned not in (None, assigned)
-    if tells:
-        exchange.told = assigned
     if tells and member.endpoint is not None:
         group.endpoint_epoch += 1
     knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch

@@ -25,7 +25,7 @@ from steelyard.groups.kafka.effects import BUMPS_MAX, Began, Begun, Cause, Effec
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.member_epochs import commit_fault, fetch_fault
 from steelyard.groups.kafka.streams.configuration import ConfiguredTopology, configured
-from steelyard.groups.kafka.streams.member import StreamsGroupMember, TaskExchange
+from steelyard.groups.kafka.streams.member import StreamsGroupMember
 from steelyard.groups.kafka.streams.reconciliation import FreeTasks
 from steelyard.groups.kafka.streams.records import (
     SeenTopic,
@@ -105,7 +105,8 @@ class StreamsGroup:
         """When the rebalance in progress began; None if there is none."""
         self._members: dict[str, StreamsGroupMember] = {}
         self._targets: dict[str, TaskShare] = {}
-        self._exchanges: dict[str, TaskExchange] = {}
+        self.reported: dict[str, TaskShare] = {}
+        """What members reported last to own, since they joined or the coordinator started."""
         self._owners: dict[TaskId, str] = {}
         """The members that may run an active task, or have not released it yet."""
         self._standbys: Counter[tuple[str, TaskId]] = Counter()
@@ -150,10 +151,6 @@ class StreamsGroup:
 
     def target(self, member_id: str) -> TaskShare:
         return self._targets.get(member_id, TaskShare())
-
-    def exchange(self, member_id: str) -> TaskExchange:
-        """Return what this member and its coordinator told each other last about its tasks."""
-        return self._exchanges.setdefault(member_id, TaskExchange())
 
     def awaits_target(self, member_id: str) -> bool:
         """Return whether a member came after the target was computed."""
@@ -280,7 +277,7 @@ class StreamsGroup:
         member = self._members.pop(member_id)
         self._release(member)
         self._targets.pop(member_id, None)
-        self._exchanges.pop(member_id, None)
+        self.reported.pop(member_id, None)
         self._unsaved.add(member_id)
         self._is_unsaved = True
         for what in (SESSION, REBALANCE):

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
+from steelyard.allocate.assignors.sticky_tasks import TaskId
 from steelyard.machine import Machine
 from steelyard.wire.kafka.messages.streams_groups import Endpoint
 
@@ -110,22 +110,3 @@ class StreamsGroupMember(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """Return the member's name for people."""
         return f"{self.member_id} ({self.client_id}{self.host})"
-
-
-class TaskExchange:
-    """What a member and its coordinator told each other last about its tasks.
-
-    It is not stored. None: nothing since the member joined, or since the coordinator started.
-    """
-
-    def __init__(self) -> None:
-        self.reported: TaskShare | None = None
-        self.told: TaskShare | None = None
-
-    def reset(self) -> None:
-        """Forget it all: the member joins, and will report the tasks that it is told."""
-        self.reported = self.told = None
-
-    def awaits_report_before(self, assigned: TaskShare) -> bool:
-        """Return whether a member that is told these tasks might never report that it has them."""
-        return assigned == self.reported and self.told not in (None, self.reported)
