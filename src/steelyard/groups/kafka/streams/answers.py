@@ -61,7 +61,7 @@ def answer(
     is_news = assigned not in (_share(before.assigned), group.reported.get(member.member_id))
     tells = joins or is_news or owned not in (None, assigned)
     if tells and member.endpoint is not None:
-        group.endpoint_epoch += 1
+        group.endpoints_changed()
     knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch
     return StreamsGroupHeartbeatResponse(
         member_id=member.member_id,

@@ -111,6 +111,8 @@ class StreamsGroup:
         """The members that may run an active task, or have not released it yet."""
         self._standbys: Counter[tuple[str, TaskId]] = Counter()
         """Standbys by process."""
+        self.stirred = False
+        """Whether there may be news for its members since this was last reset."""
         self._unsaved: set[str] = set()
         self._is_unsaved = False
 
@@ -271,6 +273,7 @@ class StreamsGroup:
             self._owners[task] = member.member_id
         self._standbys.update((member.process_id, task) for task in member.standby)
         self._unsaved.add(member.member_id)
+        self.stirred = True
 
     def remove(self, member_id: str) -> StreamsGroupMember:
         """Remove a member with its target and its timers; its tasks become free."""
@@ -279,12 +282,23 @@ class StreamsGroup:
         self._targets.pop(member_id, None)
         self.reported.pop(member_id, None)
         self._unsaved.add(member_id)
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
         for what in (SESSION, REBALANCE):
             self._timers.drop((self.group_id, what, member_id))
         if not self._members:
             self.shutdown_by = None
         return member
+
+    def shut_down(self, member_id: str) -> None:
+        """Note that a member asks for the end of the application, unless another one has."""
+        if self.shutdown_by is None:
+            self.shutdown_by = member_id
+            self.stirred = True
+
+    def endpoints_changed(self) -> None:
+        """Have all members told the endpoints of the others again."""
+        self.endpoint_epoch += 1
+        self.stirred = True
 
     def _release(self, member: StreamsGroupMember) -> None:
         for task in member.active:
@@ -319,7 +333,7 @@ class StreamsGroup:
         self.topics_changed = None
         self.bumps.append(Begun(self.epoch, now, cause))
         self.began_at = now if self.began_at is None else self.began_at
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
 
     def retarget(self, now: int) -> None:
         """Compute the target assignment of the group's epoch."""
@@ -331,7 +345,7 @@ class StreamsGroup:
         self._targets = assign(runners, self.configured.tasks, stateful, self.standby_replicas)
         self.assignment_epoch = self.epoch
         self.assigned_at = now
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
 
     def settle(self, effects: Effects) -> None:
         """Report the end of the rebalance in progress, if it has ended."""
