@@ -35,6 +35,7 @@ from steelyard.groups.kafka.streams.records import (
     numbers_of,
     share_of,
 )
+from steelyard.groups.kafka.streams.telling import ToldTasks
 from steelyard.groups.kafka.streams.topology import StreamsTopology
 from steelyard.groups.kafka.timers import Timers
 from steelyard.types import TopicPartition
@@ -105,8 +106,7 @@ class StreamsGroup:
         """When the rebalance in progress began; None if there is none."""
         self._members: dict[str, StreamsGroupMember] = {}
         self._targets: dict[str, TaskShare] = {}
-        self.reported: dict[str, TaskShare] = {}
-        """What members reported last to own, since they joined or the coordinator started."""
+        self.told = ToldTasks()
         self._owners: dict[TaskId, str] = {}
         """The members that may run an active task, or have not released it yet."""
         self._standbys: Counter[tuple[str, TaskId]] = Counter()
@@ -280,7 +280,7 @@ class StreamsGroup:
         member = self._members.pop(member_id)
         self._release(member)
         self._targets.pop(member_id, None)
-        self.reported.pop(member_id, None)
+        self.told.forget(member_id)
         self._unsaved.add(member_id)
         self._is_unsaved = self.stirred = True
         for what in (SESSION, REBALANCE):
@@ -410,6 +410,7 @@ class StreamsGroup:
                 self._timers.drop((self.group_id, what, member_id))
 
     def check(self) -> None:
+        self.told.check(self._members)
         held = [(task, one) for one, member in self._members.items() for task in member.active]
         assert dict(held) == self._owners, "the owners do not agree with the members"
         assert len(held) == len(self._owners), "an active task has two members"

@@ -353,7 +353,12 @@ class StreamsGroups:
         wanted = _updated(before, request, asker)
         self._change(group, wanted, now, effects, is_new=member is None)
         delay = self._delay(group, now)
-        after = self._step(group, wanted, owned, now)
+        may_run = owned
+        if joins:
+            group.told.joined(member_id)
+        elif owned is not None:
+            may_run = group.told.report(member_id, owned, before.assigned.share)
+        after = self._step(group, wanted, may_run, now)
         self._hear(group, after, now)
         if request.shutdown_application:
             group.shut_down(member_id)
@@ -361,7 +366,8 @@ class StreamsGroups:
         waits = handle is not None and self._late.wait_ms(group_id, member_id, asker) > 0
         interval_ms = self._interval_ms(group, after, delay, now, waits=waits)
         response = answer(group, before, after, request, owned, delay, interval_ms)
-        if handle is not None and waits and not has_news(after, request, response):
+        is_changing = group.told.is_changing(member_id)
+        if handle is not None and waits and not (is_changing or has_news(after, request, response)):
             self._late.released(asker.link, now, effects)
             self._late.wait(request, response, asker, handle, now)
             return None
@@ -437,15 +443,18 @@ class StreamsGroups:
         self,
         group: StreamsGroup,
         member: StreamsGroupMember,
-        owned: TaskShare | None,
+        may_run: TaskShare | None,
         now: int,
     ) -> StreamsGroupMember:
-        """Let a member take its next step towards the target, and return it."""
+        """Let a member take its next step towards the target, and return it.
+
+        `may_run`: see `ToldTasks.report`; None if it does not report.
+        """
         after = reconcile(
             member,
             group.target(member.member_id),
             group.assignment_epoch,
-            owned,
+            may_run,
             group.free_for(member),
         )
         if after == member:

@@ -2,7 +2,8 @@
 
 - A heartbeat without news waits, and is answered as soon as there is some (`has_news`): other
   tasks, another epoch, a status of the group, or endpoints of other members.
-- A member that has yet to release tasks is answered at once, and so is one that reports its tasks.
+- A member that has yet to release tasks, or to report those that it was told, is answered at once,
+  and so is one that reports.
 - Only clients wait that are known to count an interval from the answer: the next heartbeat after a
   short one comes soon, and waits. The Java client is the only one there is for these groups. It
   sends a heartbeat while another waits only to leave.
