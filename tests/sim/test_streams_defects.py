@@ -66,7 +66,8 @@ def test_tasks_that_are_given_away_before_they_are_released(
 
 def test_a_coordinator_that_forgets_who_has_what(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "_held_of", lambda row: NO_TASKS)
-    assert "is given the tasks" in failure(KILLED)
+    found = failure(KILLED)
+    assert "is given the tasks" in found or "in one directory" in found
 
 
 def test_a_coordinator_that_never_looks_for_topics(monkeypatch: pytest.MonkeyPatch) -> None:

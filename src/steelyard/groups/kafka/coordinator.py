@@ -262,7 +262,7 @@ class Coordinator:
 
     def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""
-        self._late.released(link, effects)
+        self._late.released(link, now, effects)
         self._joins(self._deferred.released(link), now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:

@@ -2,7 +2,7 @@
 
 A member learns of a rebalance from the answer to its next heartbeat. So a coordinator keeps a
 heartbeat that has nothing to tell, and answers it when there is something to tell, at the latest
-when it is due. The rules, which are the same for both kinds of group:
+when it is due. The rules, which are the same for all kinds of groups:
 
 - A wait never costs a session. Sessions count from the arrival of requests, and a wait takes less
   than a third of one (`wait_ms`), so that the next heartbeat comes in good time.
@@ -22,9 +22,20 @@ import heapq
 
 import msgspec
 
-from steelyard.groups.kafka.effects import Handle
+from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.wire.kafka.schema import ApiMessage
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
+from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupResponse
+from steelyard.wire.kafka.messages.streams_groups import StreamsGroupHeartbeatResponse
+
+LateMessage = (
+    HeartbeatResponse
+    | SyncGroupResponse
+    | ConsumerGroupHeartbeatResponse
+    | StreamsGroupHeartbeatResponse
+)
+"""The answers that may wait."""
 
 SLOT_MS = 50
 """Ends of waits are rounded down to multiples of this, so that many share one timer."""
@@ -84,7 +95,7 @@ class Waiter(msgspec.Struct, frozen=True):
     member_id: str
     handle: Handle
     link: int
-    message: ApiMessage
+    message: LateMessage
     since: int
     due_at: int
 
@@ -189,6 +200,84 @@ class Waiters:
         assert {id(one) for one in by_group} == {id(one) for one in in_slots} == waiters
         assert all(self._by_group.values())
         assert sorted(self._order) == sorted(self._slots)
+
+
+class LateReplies:
+    """The answers that wait in one kind of group, and what ends their waits.
+
+    Subclasses say whose answers wait, and for how long.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = Waiters()
+        self._limits = WaitLimits()
+
+    def groups(self) -> list[str]:
+        """Return the groups with answers that wait, sorted."""
+        return self._waiting.groups()
+
+    def of_group(self, group_id: str) -> list[Waiter]:
+        """Return what waits in a group, sorted by member."""
+        return self._waiting.of_group(group_id)
+
+    # -- ends of waits ---------------------------------------------------------------------------
+
+    def answer(self, waiter: Waiter, message: LateMessage, effects: Effects) -> None:
+        self._waiting.remove(waiter)
+        effects.append(Replied(waiter.handle, message))
+
+    def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer a member that is none any more with this error."""
+        waiter = self._waiting.of_member(group_id, member_id)
+        if waiter is not None:
+            self._refuse(waiter, error, effects)
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer all members of a group with this error."""
+        for waiter in self._waiting.of_group(group_id):
+            self._refuse(waiter, error, effects)
+
+    def released_group(self, group_id: str, now: int, effects: Effects) -> None:
+        """Answer all members of a group without news, so that they come again."""
+        for waiter in self._waiting.of_group(group_id):
+            self._release(waiter, now, effects)
+
+    def superseded(self, group_id: str, member_id: str, now: int, effects: Effects) -> None:
+        """Answer a request whose member has sent another one."""
+        self._release(self._waiting.of_member(group_id, member_id), now, effects)
+
+    def released(self, link: int, now: int, effects: Effects) -> None:
+        """Answer what waits on a link, on which something else came."""
+        self._release(self._waiting.of_link(link), now, effects)
+
+    def closed(self, link: int, now: int, effects: Effects) -> None:
+        """End what waits on a link that is closed, perhaps because it waited too long."""
+        waiter = self._waiting.of_link(link)
+        if waiter is not None:
+            self._limits.closed(waiter, now)
+        self._release(waiter, now, effects)
+
+    def _refuse(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
+        self.answer(waiter, type(waiter.message)(error_code=error), effects)
+
+    def _release(self, waiter: Waiter | None, now: int, effects: Effects) -> None:
+        if waiter is not None:
+            self.answer(waiter, self._early(waiter, now), effects)
+
+    def _early(self, waiter: Waiter, now: int) -> LateMessage:
+        """Return what to answer without news before the answer is due."""
+        return waiter.message
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        """Return when to call `due`."""
+        return self._waiting.next_at
+
+    def due(self, now: int, effects: Effects) -> None:
+        """Answer those that have waited long enough."""
+        effects.extend(Replied(one.handle, one.message) for one in self._waiting.due(now))
 
 
 def _slot(waiter: Waiter) -> int:

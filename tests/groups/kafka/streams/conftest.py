@@ -11,10 +11,11 @@ from tests.groups.kafka.consumer.conftest import World
 from steelyard.allocate.assignors.sticky_tasks import TaskId
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.effects import Effects
+from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.streams.group import StreamsGroup
 from steelyard.groups.kafka.streams.groups import StreamsGroups
+from steelyard.groups.kafka.waiting import JAVA
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
@@ -102,24 +103,41 @@ class Thread:
 
     def beat(self, *, lost: bool = False, **changes: object) -> StreamsGroupHeartbeatResponse:
         """A heartbeat; with `lost` the answer does not arrive, and the next one says everything."""
-        owned = (self.active, self.standby)
         response = self.rig.ask(self.request(**changes))
         if lost:
             self.reported = None
             return response
+        self.take(response)
+        return response
+
+    def take(self, response: StreamsGroupHeartbeatResponse) -> None:
+        """Do what an answer says. After any error the next heartbeat tells all tasks."""
+        if response.error_code:
+            self.reported = None
         if response.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-            self.epoch, self.reported = 0, None
+            self.epoch = 0
             self.active = self.standby = frozenset()
         elif not response.error_code:
-            self.epoch, self.reported, self.last = response.member_epoch, owned, response
+            self.reported = (self.active, self.standby)
+            self.epoch, self.last = response.member_epoch, response
             if response.active_tasks is not None and response.standby_tasks is not None:
                 self.active = named(response.active_tasks)
                 self.standby = named(response.standby_tasks)
-        return response
 
     def leave(self, **changes: object) -> StreamsGroupHeartbeatResponse:
         request = StreamsGroupHeartbeatRequest(GROUP, self.member_id, -1)
         return self.rig.ask(replace(request, **changes))
+
+    def wait(self, *, link: int = 1, software: str = JAVA, **changes: object) -> object:
+        """Send a heartbeat, whose answer may wait; its handle."""
+        handle = object()
+        asker = Asker("client", "/10.0.0.1", link, software)
+        rig = self.rig
+        result = rig.streams.heartbeat(self.request(**changes), asker, rig.now, rig.effects, handle)
+        if result is not None:
+            rig.effects.append(Replied(handle, result.response))
+        rig.wake()
+        return handle
 
     @property
     def statuses(self) -> list[int]:
@@ -181,9 +199,23 @@ class Rig:
 
     def ask(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
         result = self.streams.heartbeat(request, ASKER, self.now, self.effects)
+        assert result is not None
+        self.wake()
         self.missing = dict(result.missing)
-        self.streams.check()
         return result.response
+
+    def wake(self) -> None:
+        self.streams.wake(self.now, self.effects)
+        self.streams.check()
+
+    def answer(self, handle: object) -> StreamsGroupHeartbeatResponse | None:
+        """The answer to a heartbeat of `Thread.wait`; None while it waits."""
+        found = [one for one in self.effects if isinstance(one, Replied) and one.handle is handle]
+        if not found:
+            return None
+        (reply,) = found
+        assert isinstance(reply.message, StreamsGroupHeartbeatResponse)
+        return reply.message
 
     def thread(self, name: str, endpoint: Endpoint | None = None) -> Thread:
         """The thread `process.thread`."""
@@ -213,5 +245,5 @@ class Rig:
         while self.streams.next_at is not None and self.streams.next_at <= end:
             self.now = max(self.now, self.streams.next_at)
             self.streams.due(self.now, self.effects)
-            self.streams.check()
+            self.wake()
         self.now = end

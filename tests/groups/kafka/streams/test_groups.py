@@ -146,6 +146,39 @@ def test_a_task_that_is_taken_back_before_the_member_has_changed_to_it() -> None
     assert rig.state() is StreamsGroupState.STABLE
 
 
+def test_a_task_that_is_taken_back_while_the_member_reports_what_it_had_before() -> None:
+    """It has begun to change to the task, and its report does not say so: nobody else may get it yet."""
+    rig = Rig()
+    slow, other = rig.join("a.1"), rig.join("b.1")
+    rig.settle()
+    held = slow.active
+    other.leave()
+    del rig.threads["b.1"]
+    slow.beat()
+    slow.active, slow.reported = held, None  # it is still changing to all
+    other = rig.join("c.1")
+    assert named(slow.beat().active_tasks or ()) == ALL  # its answer may have been lost
+    other.beat()
+    assert not other.active
+    rig.settle()
+    assert (len(slow.active), other.active) == (2, ALL - slow.active)
+    assert rig.state() is StreamsGroupState.STABLE
+
+
+def test_a_member_is_told_an_assignment_after_the_other() -> None:
+    rig = Rig()
+    slow = rig.join("a.1")
+    assert slow.active == ALL
+    slow.active = frozenset()  # it is still changing to all
+    rig.join("b.1")
+    rig.join("c.1")
+    assert slow.beat().active_tasks is None
+    slow.active = ALL
+    assert len(named(slow.beat().active_tasks or ())) < len(ALL)
+    rig.settle()
+    assert {len(one.active) for one in rig.threads.values()} == {1, 2}
+
+
 def test_a_member_that_is_fenced_begins_anew() -> None:
     rig = Rig()
     thread = rig.join("a.1")

@@ -15,6 +15,9 @@ from tests.nodes.broker.kafka.test_dynamic_configs import GROUP_KIND, alter, tol
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups.kafka.streams.configuration import StreamsStatus
+from steelyard.groups.kafka.streams.description import task_ids
+from steelyard.groups.kafka.streams.groups import SHORT_MS
+from steelyard.groups.kafka.waiting import JAVA
 from steelyard.ledger.events import (
     LEDGER_TOPIC,
     Committed,
@@ -27,9 +30,15 @@ from steelyard.ledger.events import (
 )
 from steelyard.nodes.broker.kafka.groups import internal_topics
 from steelyard.nodes.broker.kafka.groups.internal_topics import CREATING_MS
+from steelyard.nodes.seam import Closed
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import consumer_groups
-from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse
+from steelyard.wire.kafka.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from steelyard.wire.kafka.messages.data import FetchResponse, ProduceResponse
 from steelyard.wire.kafka.messages.groups import (
     DeleteGroupsRequest,
@@ -52,6 +61,7 @@ from steelyard.wire.kafka.messages.streams_groups import (
     TopicInfo,
     Topology,
 )
+from steelyard.wire.kafka.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from steelyard.wire.remoting.message import decode_records
 
 APP = "app"
@@ -355,3 +365,60 @@ def test_a_group_that_is_not_ready_is_described_as_it_was_sent(rig: KafkaRig) ->
     assert [topic.name for topic in counts.repartition_source_topics] == [
         topic.name for topic in COUNTS.repartition_source_topics
     ]
+
+
+# -- heartbeats that wait ----------------------------------------------------------------------------
+
+
+def waiting(rig: KafkaRig, link: int) -> int:
+    """A heartbeat of m1, which runs all tasks and whose client is Java; its correlation id."""
+    for topic in INTERNAL:
+        rig.create_topic(topic, 2)
+    java = ApiVersionsRequest(JAVA, "4.3.1")
+    rig.ask(java, 3, ApiVersionsResponse, link=link)
+    epoch = rig.ask(JOIN, 0, StreamsGroupHeartbeatResponse, link=link).member_epoch
+    report = StreamsGroupHeartbeatRequest(
+        APP, "m1", epoch, active_tasks=task_ids(ALL), standby_tasks=(), warmup_tasks=()
+    )
+    rig.ask(report, 0, StreamsGroupHeartbeatResponse, link=link)
+    correlation = rig.post(StreamsGroupHeartbeatRequest(APP, "m1", epoch), 0, link=link)
+    assert rig.answer_to(correlation, StreamsGroupHeartbeatResponse) is None
+    return correlation
+
+
+def test_newcomer_answers_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.connect())
+    ask(rig, replace(JOIN, member_id="m2", process_id="q"))
+    answer = rig.answer_to(correlation, StreamsGroupHeartbeatResponse)
+    assert answer is not None
+    assert answer.active_tasks is not None
+    assert len(named(answer.active_tasks)) == 2
+
+
+def test_topic_that_goes_answers_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.connect())
+    request = DeleteTopicsRequest(topic_names=["in"], timeout_ms=1_000)
+    rig.ask(request, 5, DeleteTopicsResponse)
+    rig.advance(1)
+    answer = rig.answer_to(correlation, StreamsGroupHeartbeatResponse)
+    assert answer is not None
+    assert answer.heartbeat_interval_ms == SHORT_MS
+    missing = [status for status, _ in details(beat(rig, 2))]
+    assert missing == [StreamsStatus.MISSING_SOURCE_TOPICS]
+
+
+def test_another_request_of_the_link_releases_a_heartbeat_that_waits(rig: KafkaRig) -> None:
+    correlation = waiting(rig, rig.link)
+    describe(rig)
+    answer = rig.answer_to(correlation, StreamsGroupHeartbeatResponse)
+    assert answer is not None
+    assert (answer.error_code, answer.heartbeat_interval_ms) == (0, SHORT_MS)
+
+
+def test_link_that_closes_takes_its_heartbeat_with_it(rig: KafkaRig) -> None:
+    link = rig.connect()
+    correlation = waiting(rig, link)
+    rig.event(Closed(link, "gone"))
+    rig.node.check()
+    rig.advance(10_000)
+    assert rig.answer_to(correlation, StreamsGroupHeartbeatResponse) is None

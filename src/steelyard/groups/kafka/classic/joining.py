@@ -354,7 +354,7 @@ class Joining:
         if old.syncing is not None:
             effects.append(Replied(old.syncing, SyncGroupResponse(error_code=fenced)))
             old.syncing = None
-        self._late.gone(group, old.member_id, fenced, effects)
+        self._late.gone(group.group_id, old.member_id, fenced, effects)
 
     def _replaced(
         self,

@@ -293,7 +293,7 @@ class Rebalances:
         if member.syncing is not None:
             effects.append(Replied(member.syncing, SyncGroupResponse(error_code=unknown)))
             member.syncing = None
-        self._late.gone(group, member.member_id, unknown, effects)
+        self._late.gone(group.group_id, member.member_id, unknown, effects)
         group.remove(member.member_id)
         self._groups.touched(group.group_id)
         heard_at = member.heard_at if cause == EXPIRED else None

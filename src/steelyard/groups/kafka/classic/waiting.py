@@ -23,23 +23,20 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import Waiter, Waiters, WaitLimits, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import LateReplies, Waiter, may_wait, wait_ms
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
 from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupResponse
 
 
-class LateAnswers:
+class LateAnswers(LateReplies):
     """The answers that wait, for at most `wait_max_ms`. `enabled`: otherwise nobody waits."""
 
     def __init__(self, wait_max_ms: int, *, enabled: bool) -> None:
+        super().__init__()
         self.enabled = enabled
         self._wait_max_ms = wait_max_ms if enabled else 0
-        self._waiting = Waiters()
-        self._limits = WaitLimits()
-
-    # -- waiting ---------------------------------------------------------------------------------
 
     def beat(
         self,
@@ -84,8 +81,8 @@ class LateAnswers:
         now: int,
         effects: Effects,
     ) -> None:
-        self.gone(group, member.member_id, ErrorCode.NONE, effects)
-        self.released(link, effects)
+        self.superseded(group.group_id, member.member_id, now, effects)
+        self.released(link, now, effects)
         most_ms = self._limits.limited(group.group_id, member.member_id, self._wait_max_ms)
         time_ms = wait_ms(most_ms, member.session_timeout_ms)
         if not time_ms:
@@ -102,56 +99,9 @@ class LateAnswers:
             if member.waits
         )
 
-    # -- ends of waits ---------------------------------------------------------------------------
-
     def begun(self, group: ClassicGroup, effects: Effects) -> None:
         """Have all members of a group rejoin."""
-        for waiter in self._waiting.of_group(group.group_id):
-            self._answer(waiter, ErrorCode.REBALANCE_IN_PROGRESS, effects)
-
-    def gone(self, group: ClassicGroup, member_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer a member that is none any more with this error, or with NONE for another cause."""
-        waiter = self._waiting.of_member(group.group_id, member_id)
-        if waiter is not None:
-            self._answer(waiter, error, effects)
-
-    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer all members of a group that has another coordinator now."""
-        for waiter in self._waiting.of_group(group_id):
-            self._answer(waiter, error, effects)
-
-    def released(self, link: int, effects: Effects) -> None:
-        """Answer what waits on a link, on which something else came."""
-        waiter = self._waiting.of_link(link)
-        if waiter is not None:
-            self._answer(waiter, ErrorCode.NONE, effects)
-
-    def closed(self, link: int, now: int, effects: Effects) -> None:
-        """End what waits on a link that is closed, perhaps because it waited too long."""
-        waiter = self._waiting.of_link(link)
-        if waiter is not None:
-            self._limits.closed(waiter, now)
-        self.released(link, effects)
-
-    def _answer(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
-        self._waiting.remove(waiter)
-        message = waiter.message
-        if error is not ErrorCode.NONE:
-            message = type(message)(error_code=error)
-        effects.append(Replied(waiter.handle, message))
-
-    @property
-    def next_at(self) -> int | None:
-        """Return when to call `due`."""
-        return self._waiting.next_at
-
-    def due(self, now: int, effects: Effects) -> None:
-        """Answer those that have waited long enough."""
-        effects.extend(Replied(one.handle, one.message) for one in self._waiting.due(now))
-
-    def groups(self) -> list[str]:
-        """Return the groups with members that wait."""
-        return self._waiting.groups()
+        self.refused(group.group_id, ErrorCode.REBALANCE_IN_PROGRESS, effects)
 
     def check(self, groups: Iterable[ClassicGroup]) -> None:
         """Assert that only members of stable groups wait, and that no session ends before."""

@@ -38,9 +38,9 @@ from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.times import GroupTimes
 from steelyard.groups.kafka.waiting import (
     COUNTING_FROM_ANSWERS,
+    LateMessage,
+    LateReplies,
     Waiter,
-    Waiters,
-    WaitLimits,
     may_wait,
     wait_ms,
 )
@@ -80,15 +80,14 @@ class Pace(msgspec.Struct):
         return max(self.told_ms - MARGIN_MS, 0)
 
 
-class LateHeartbeats:
+class LateHeartbeats(LateReplies):
     """The heartbeats that wait, and the pace of each member. `enabled`: otherwise nobody waits."""
 
     def __init__(self, config: KafkaConfig, times: GroupTimes, *, enabled: bool) -> None:
+        super().__init__()
         self.enabled = enabled
         self._times = times
         self._wait_max_ms = config.group_heartbeat_wait_max_ms
-        self._waiting = Waiters()
-        self._limits = WaitLimits()
         self._paces: dict[tuple[str, str], Pace] = {}
 
     # -- what a member is told -------------------------------------------------------------------
@@ -186,75 +185,22 @@ class LateHeartbeats:
         )
         return True
 
-    def of_group(self, group_id: str) -> list[Waiter]:
-        """Return the heartbeats of a group that wait, by member."""
-        return self._waiting.of_group(group_id)
-
-    def groups(self) -> list[str]:
-        """Return the groups with heartbeats that wait."""
-        return self._waiting.groups()
-
-    # -- ends of waits ---------------------------------------------------------------------------
-
-    def answer(
-        self, waiter: Waiter, message: ConsumerGroupHeartbeatResponse, effects: Effects
-    ) -> None:
-        self._waiting.remove(waiter)
-        effects.append(Replied(waiter.handle, message))
-
-    def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer a member that is none any more with this error."""
-        waiter = self._waiting.of_member(group_id, member_id)
-        if waiter is not None:
-            self._refuse(waiter, error, effects)
-
-    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer all members of a group that has another coordinator now."""
-        for waiter in self._waiting.of_group(group_id):
-            self._refuse(waiter, error, effects)
-
     def left(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer a member that is away or replaced, and forget what it was told."""
         self.gone(group_id, member_id, error, effects)
         self.forget(group_id, member_id)
 
-    def superseded(self, group_id: str, member_id: str, now: int, effects: Effects) -> None:
-        """Answer a heartbeat whose member has sent another one."""
-        self._release(self._waiting.of_member(group_id, member_id), now, effects)
-
-    def released(self, link: int, now: int, effects: Effects) -> None:
-        """Answer what waits on a link, on which something else came."""
-        self._release(self._waiting.of_link(link), now, effects)
-
-    def closed(self, link: int, now: int, effects: Effects) -> None:
-        """End what waits on a link that is closed, perhaps because it waited too long."""
-        waiter = self._waiting.of_link(link)
-        if waiter is not None:
-            self._limits.closed(waiter, now)
-        self._release(waiter, now, effects)
-
-    def _refuse(self, waiter: Waiter, error: ErrorCode, effects: Effects) -> None:
-        self.answer(waiter, ConsumerGroupHeartbeatResponse(error_code=error), effects)
-
-    def _release(self, waiter: Waiter | None, now: int, effects: Effects) -> None:
-        if waiter is None:
-            return
+    def _early(self, waiter: Waiter, now: int) -> LateMessage:
         assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
         short_ms = self.short_ms(waiter.group_id, waiter.member_id, now - waiter.since)
         self._pace(waiter.group_id, waiter.member_id).told_ms = short_ms
-        message = msgspec.structs.replace(waiter.message, heartbeat_interval_ms=short_ms)
-        self.answer(waiter, message, effects)
+        return msgspec.structs.replace(waiter.message, heartbeat_interval_ms=short_ms)
 
     def _pace(self, group_id: str, member_id: str) -> Pace:
         key = group_id, member_id
         if key not in self._paces:
             self._paces[key] = Pace(self._times.heartbeat_interval_ms(group_id))
         return self._paces[key]
-
-    @property
-    def next_at(self) -> int | None:
-        """Return when to call `due`."""
-        return self._waiting.next_at
 
     def due(self, now: int, effects: Effects) -> None:
         """Answer those that have waited long enough."""

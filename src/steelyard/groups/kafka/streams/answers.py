@@ -1,13 +1,7 @@
 """Answers to heartbeats of streams groups.
 
-A member is told its tasks when it joins, when they have changed, and when it reports others than
-those. Kafka 4.3 leaves out the last: a member that never got the answer with its tasks waits there
-for the next rebalance. The endpoints of all members are told to those that do not know them.
-
-A member reports its tasks when they differ from those that it reported last. If it is given a task
-that is taken back before it has changed to it, it has nothing to report, and its coordinator waits
-for the release: in Kafka 4.3 until the rebalance timeout, when the member is removed. So it is told
-to go back to what it reported last only when it has reported what it was told since.
+A member is told its tasks when it joins, and when they have changed since it reported those that it
+was told before (`telling`). The endpoints of all members are told to those that do not know them.
 
 ASSIGNMENT_DELAYED makes a member stop its tasks. So it is told to members that have not been in a
 target yet; Kafka tells it to all.
@@ -22,7 +16,7 @@ from steelyard.allocate.assignors.sticky_tasks import TaskShare
 from steelyard.groups.kafka.streams.configuration import StreamsStatus
 from steelyard.groups.kafka.streams.description import endpoints_of, task_ids
 from steelyard.groups.kafka.streams.group import StreamsGroup
-from steelyard.groups.kafka.streams.member import HeldTasks, StreamsGroupMember
+from steelyard.groups.kafka.streams.member import StreamsGroupMember
 from steelyard.wire.kafka.messages.streams_groups import (
     Status,
     StreamsGroupHeartbeatRequest,
@@ -51,33 +45,24 @@ def answer(
     `before`, `member`: the member before the heartbeat and after it; `owned`: the tasks that it
     reports to own, None if it reports none.
     """
-    assigned = _share(member.assigned)
-    joins = request.member_epoch == 0
-    if joins:
-        group.reported.pop(member.member_id, None)
-    elif owned is not None:
-        group.reported[member.member_id] = owned
-    # If it is what it reported last, it was told something else since.
-    is_news = assigned not in (_share(before.assigned), group.reported.get(member.member_id))
-    tells = joins or is_news or owned not in (None, assigned)
-    if tells and member.endpoint is not None:
-        group.endpoint_epoch += 1
+    assigned, reports = member.assigned.share, owned is not None
+    told = group.told.tell(member.member_id, assigned, before.assigned.share, reports=reports)
+    if told is None and request.member_epoch == 0:
+        told = assigned
+    if told is not None and member.endpoint is not None:
+        group.endpoints_changed()
     knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch
     return StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
         status=_statuses(group, member, delay),
-        active_tasks=task_ids(assigned.active) if tells else None,
-        standby_tasks=task_ids(assigned.standby) if tells else None,
-        warmup_tasks=() if tells else None,
+        active_tasks=None if told is None else task_ids(told.active),
+        standby_tasks=None if told is None else task_ids(told.standby),
+        warmup_tasks=None if told is None else (),
         endpoint_information_epoch=group.endpoint_epoch,
         partitions_by_user_endpoint=None if knows_endpoints else endpoints_of(group),
     )
-
-
-def _share(held: HeldTasks) -> TaskShare:
-    return TaskShare(frozenset(held.active), held.standby)
 
 
 def _statuses(

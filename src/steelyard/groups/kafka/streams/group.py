@@ -35,6 +35,7 @@ from steelyard.groups.kafka.streams.records import (
     numbers_of,
     share_of,
 )
+from steelyard.groups.kafka.streams.telling import ToldTasks
 from steelyard.groups.kafka.streams.topology import StreamsTopology
 from steelyard.groups.kafka.timers import Timers
 from steelyard.types import TopicPartition
@@ -105,12 +106,13 @@ class StreamsGroup:
         """When the rebalance in progress began; None if there is none."""
         self._members: dict[str, StreamsGroupMember] = {}
         self._targets: dict[str, TaskShare] = {}
-        self.reported: dict[str, TaskShare] = {}
-        """What members reported last to own, since they joined or the coordinator started."""
+        self.told = ToldTasks()
         self._owners: dict[TaskId, str] = {}
         """The members that may run an active task, or have not released it yet."""
         self._standbys: Counter[tuple[str, TaskId]] = Counter()
         """Standbys by process."""
+        self.stirred = False
+        """Whether there may be news for its members since this was last reset."""
         self._unsaved: set[str] = set()
         self._is_unsaved = False
 
@@ -271,20 +273,32 @@ class StreamsGroup:
             self._owners[task] = member.member_id
         self._standbys.update((member.process_id, task) for task in member.standby)
         self._unsaved.add(member.member_id)
+        self.stirred = True
 
     def remove(self, member_id: str) -> StreamsGroupMember:
         """Remove a member with its target and its timers; its tasks become free."""
         member = self._members.pop(member_id)
         self._release(member)
         self._targets.pop(member_id, None)
-        self.reported.pop(member_id, None)
+        self.told.forget(member_id)
         self._unsaved.add(member_id)
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
         for what in (SESSION, REBALANCE):
             self._timers.drop((self.group_id, what, member_id))
         if not self._members:
             self.shutdown_by = None
         return member
+
+    def shut_down(self, member_id: str) -> None:
+        """Note that a member asks for the end of the application, unless another one has."""
+        if self.shutdown_by is None:
+            self.shutdown_by = member_id
+            self.stirred = True
+
+    def endpoints_changed(self) -> None:
+        """Have all members told the endpoints of the others again."""
+        self.endpoint_epoch += 1
+        self.stirred = True
 
     def _release(self, member: StreamsGroupMember) -> None:
         for task in member.active:
@@ -319,7 +333,7 @@ class StreamsGroup:
         self.topics_changed = None
         self.bumps.append(Begun(self.epoch, now, cause))
         self.began_at = now if self.began_at is None else self.began_at
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
 
     def retarget(self, now: int) -> None:
         """Compute the target assignment of the group's epoch."""
@@ -331,7 +345,7 @@ class StreamsGroup:
         self._targets = assign(runners, self.configured.tasks, stateful, self.standby_replicas)
         self.assignment_epoch = self.epoch
         self.assigned_at = now
-        self._is_unsaved = True
+        self._is_unsaved = self.stirred = True
 
     def settle(self, effects: Effects) -> None:
         """Report the end of the rebalance in progress, if it has ended."""
@@ -396,6 +410,7 @@ class StreamsGroup:
                 self._timers.drop((self.group_id, what, member_id))
 
     def check(self) -> None:
+        self.told.check(self._members)
         held = [(task, one) for one, member in self._members.items() for task in member.active]
         assert dict(held) == self._owners, "the owners do not agree with the members"
         assert len(held) == len(self._owners), "an active task has two members"

@@ -4,8 +4,10 @@ A heartbeat first adds or changes its member; a cause for a rebalance increases 
 a new or changed member, one that goes, other topics, another number of standbys. Then the target
 assignment is computed if it is outdated, unless the group is new and more members are expected, or
 the last target is too recent. Finally the member moves towards its part of it. Nothing is ever sent
-to a member unasked: each learns of changes with the answer to a heartbeat. So it is told a short
-interval while something is under way for it, and the usual one otherwise.
+to a member unasked: each learns of changes with the answer to a heartbeat. One without news waits
+for them (`waiting`); after each event, `wake` answers those for whose members there are some. A
+member that cannot wait is told a short interval while something is under way for it, and the usual
+one otherwise.
 
 A member is removed when it leaves, when it is silent for the session timeout, or when it does not
 release tasks within its rebalance timeout. An empty classic group becomes a streams group; one of
@@ -25,7 +27,7 @@ from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as causes
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
+from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView
 from steelyard.groups.kafka.streams.answers import AssignmentWait, answer
 from steelyard.groups.kafka.streams.configuration import InternalTopic
@@ -43,8 +45,10 @@ from steelyard.groups.kafka.streams.requests import (
     refuse_tasks,
 )
 from steelyard.groups.kafka.streams.topology import InvalidTopology, StreamsTopology
+from steelyard.groups.kafka.streams.waiting import LateStreamsHeartbeats, StreamsWaiter, has_news
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.times import EqualStreamsSettings, StreamsGroupSettings
+from steelyard.groups.kafka.waiting import Waiter
 from steelyard.session_clock import SessionClock
 from steelyard.store.tables import Table
 from steelyard.types import LogLine
@@ -80,12 +84,16 @@ class StreamsGroups:
         groups: CoordinatedGroups,
         table: Table,
         *,
+        delayed_answers: bool = True,
         clock: SessionClock | None = None,
         settings: StreamsGroupSettings | None = None,
     ) -> None:
         """`settings`: default: the broker's, for every group."""
         self._members_max = config.group_streams_max_size
         self._settings = settings or EqualStreamsSettings(config)
+        self._late = LateStreamsHeartbeats(config, self._settings, enabled=delayed_answers)
+        self._handled: dict[str, None] = {}
+        """The groups that may have changed since the last `wake`, in this order."""
         self._topics = topics
         self._groups = groups
         self._records = StreamsRecords(table)
@@ -112,9 +120,16 @@ class StreamsGroups:
     # -- requests --------------------------------------------------------------------------------
 
     def heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, asker: Asker, now: int, effects: Effects
-    ) -> StreamsHeartbeat:
-        """Handle a StreamsGroupHeartbeat.
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        asker: Asker,
+        now: int,
+        effects: Effects,
+        handle: Handle | None = None,
+    ) -> StreamsHeartbeat | None:
+        """Handle a StreamsGroupHeartbeat; return None if its answer waits. Call `wake` next.
+
+        `handle`: what the answer is given to then; without one it does not wait.
 
         Raises StorageError if a change could not be stored; it is effective, and stored with the
         next one.
@@ -125,7 +140,7 @@ class StreamsGroups:
         result = (
             self._leave(request, now, effects)
             if is_leaving(request)
-            else self._beat(request, asker, now, effects)
+            else self._beat(request, asker, handle, now, effects)
         )
         return StreamsHeartbeat(result.response()) if isinstance(result, StreamsRefusal) else result
 
@@ -141,14 +156,20 @@ class StreamsGroups:
 
     @property
     def next_at(self) -> int | None:
-        return self._timers.next_at
+        times = [at for at in (self._timers.next_at, self._late.next_at) if at is not None]
+        return min(times, default=None)
 
     def due(self, now: int, effects: Effects) -> None:
-        """Remove the members whose time is over, and compute targets that were put off."""
+        """Remove the members whose time is over, and compute targets that were put off.
+
+        End the waits that are long enough. Call `wake` next.
+        """
+        self._late.due(now, effects)
         for group_id, what, member_id in self._timers.due(now):
             group = self._groups.get(group_id)
             if not isinstance(group, StreamsGroup):
                 continue
+            self._handled[group_id] = None
             if what in (TARGET, INITIAL):
                 if not group.is_empty:
                     self._retarget(group, now)
@@ -171,6 +192,73 @@ class StreamsGroups:
             text = f"sent no heartbeat for {waited} ms"
             heard_at = self._clock.ago(waited, now)
         self._put_out(group, member, causes.EXPIRED, text, now, effects, heard_at)
+
+    # -- heartbeats that wait --------------------------------------------------------------------
+
+    def wake(self, now: int, effects: Effects) -> None:
+        """Answer the members that wait in groups that have changed, if there is news for them."""
+        while self._handled:
+            group_id = next(iter(self._handled))
+            del self._handled[group_id]
+            group = self._groups.get(group_id)
+            if isinstance(group, StreamsGroup) and group.stirred:
+                group.stirred = False
+                self._wake(group, now, effects)
+
+    def _wake(self, group: StreamsGroup, now: int, effects: Effects) -> None:
+        waiting = self._late.of_group(group.group_id)
+        if not waiting:
+            return
+        self._handled[group.group_id] = None  # a member's step may be news for another
+        delay = self._delay(group, now)
+        answers: list[tuple[Waiter, StreamsGroupHeartbeatResponse]] = []
+        for waiter in waiting:
+            member = group.member(waiter.member_id)
+            assert member is not None
+            assert isinstance(waiter, StreamsWaiter)
+            after = self._step(group, member, None, now)
+            interval_ms = self._interval_ms(group, after, delay, now, waits=True)
+            response = answer(group, member, after, waiter.request, None, delay, interval_ms)
+            if has_news(after, waiter.request, response):
+                answers.append((waiter, response))
+        try:
+            self._settle(group, effects)
+        except StorageError as error:
+            effects.append(LogLine("WARNING", f"group {group.group_id}: not stored: {error}"))
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answers = [(one, StreamsGroupHeartbeatResponse(error_code=code)) for one, _ in answers]
+        for waiter, response in answers:
+            self._late.answer(waiter, response, effects)
+
+    def look_at_topics(self, now: int, effects: Effects) -> None:
+        """Have the members that wait come again in groups whose topics have changed."""
+        for group_id in self._late.groups():
+            group = self._groups.get(group_id)
+            assert isinstance(group, StreamsGroup)
+            try:
+                group.look_at_topics()
+            except InvalidTopology:
+                changed = True
+            else:
+                changed = group.topics_changed is not None
+            if changed:
+                self._late.released_group(group_id, now, effects)
+
+    def released(self, link: int, now: int, effects: Effects) -> None:
+        """Answer what waits on a link, because something else came on it."""
+        self._late.released(link, now, effects)
+
+    def closed(self, link: int, now: int, effects: Effects) -> None:
+        """End what waits on a link that is closed."""
+        self._late.closed(link, now, effects)
+
+    def waiting_groups(self) -> list[str]:
+        """Return the groups with members that wait for an answer to a heartbeat."""
+        return self._late.groups()
+
+    def refused(self, group_id: str, error: ErrorCode, effects: Effects) -> None:
+        """Answer the members of a group that wait: it has another coordinator now."""
+        self._late.refused(group_id, error, effects)
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -229,8 +317,13 @@ class StreamsGroups:
     # -- heartbeats ------------------------------------------------------------------------------
 
     def _beat(
-        self, request: StreamsGroupHeartbeatRequest, asker: Asker, now: int, effects: Effects
-    ) -> StreamsHeartbeat | StreamsRefusal:
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        asker: Asker,
+        handle: Handle | None,
+        now: int,
+        effects: Effects,
+    ) -> StreamsHeartbeat | StreamsRefusal | None:
         joins = request.member_epoch == 0
         owned = owned_tasks(request)
         try:
@@ -253,16 +346,31 @@ class StreamsGroups:
             if refusal is not None:
                 return refusal
         self._settle_in(group)
+        group_id, member_id = request.group_id, request.member_id
+        self._handled[group_id] = None
+        # One that still waits is on a connection that its member has given up: no news for that.
+        self._late.superseded(group_id, member_id, now, effects)
         wanted = _updated(before, request, asker)
         self._change(group, wanted, now, effects, is_new=member is None)
         delay = self._delay(group, now)
-        after = self._step(group, wanted, owned, now)
+        may_run = owned
+        if joins:
+            group.told.joined(member_id)
+        elif owned is not None:
+            may_run = group.told.report(member_id, owned, before.assigned.share)
+        after = self._step(group, wanted, may_run, now)
         self._hear(group, after, now)
         if request.shutdown_application:
-            group.shutdown_by = group.shutdown_by or request.member_id
+            group.shut_down(member_id)
         self._settle(group, effects)
-        interval_ms = self._interval_ms(group, after, delay, now)
+        waits = handle is not None and self._late.wait_ms(group_id, member_id, asker) > 0
+        interval_ms = self._interval_ms(group, after, delay, now, waits=waits)
         response = answer(group, before, after, request, owned, delay, interval_ms)
+        is_changing = group.told.is_changing(member_id)
+        if handle is not None and waits and not (is_changing or has_news(after, request, response)):
+            self._late.released(asker.link, now, effects)
+            self._late.wait(request, response, asker, handle, now)
+            return None
         return StreamsHeartbeat(response, group.configured.missing)
 
     def _causes(
@@ -335,15 +443,18 @@ class StreamsGroups:
         self,
         group: StreamsGroup,
         member: StreamsGroupMember,
-        owned: TaskShare | None,
+        may_run: TaskShare | None,
         now: int,
     ) -> StreamsGroupMember:
-        """Let a member take its next step towards the target, and return it."""
+        """Let a member take its next step towards the target, and return it.
+
+        `may_run`: see `ToldTasks.report`; None if it does not report.
+        """
         after = reconcile(
             member,
             group.target(member.member_id),
             group.assignment_epoch,
-            owned,
+            may_run,
             group.free_for(member),
         )
         if after == member:
@@ -360,14 +471,21 @@ class StreamsGroups:
         member: StreamsGroupMember,
         delay: AssignmentWait | None,
         now: int,
+        *,
+        waits: bool,
     ) -> int:
-        """Return the interval to tell a member: it comes again when there should be news for it."""
+        """Return the interval to tell a member: it comes again when there should be news for it.
+
+        `waits`: its next heartbeat may wait for them.
+        """
         usual_ms = self._settings.heartbeat_interval_ms(group.group_id)
-        if delay is None and member.state is StreamsMemberState.STABLE:
+        is_stable = delay is None and member.state is StreamsMemberState.STABLE
+        if group.configured.status is not None or (is_stable and not waits):
             return usual_ms
         short_ms = max(SHORT_MS, SHORT_MS_OF_EACH * len(group))
-        wait_ms = 0 if delay is None else delay.until - now
-        return min(max(short_ms, wait_ms), usual_ms)
+        is_delayed = delay is not None and (not waits or group.awaits_target(member.member_id))
+        delay_ms = delay.until - now if delay is not None and is_delayed else 0
+        return min(max(short_ms, delay_ms), usual_ms)
 
     # -- members that go -------------------------------------------------------------------------
 
@@ -382,7 +500,8 @@ class StreamsGroups:
             text = f"Member {request.member_id} is not a member of group {group.group_id}."
             return StreamsRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
         if request.shutdown_application:
-            group.shutdown_by = group.shutdown_by or request.member_id
+            group.shut_down(request.member_id)
+        self._handled[group.group_id] = None
         self._put_out(group, member, causes.LEFT, "left", now, effects)
         self._settle(group, effects)
         return StreamsHeartbeat(
@@ -407,6 +526,7 @@ class StreamsGroups:
         effects.append(Left(group_id, member.member_id, trigger, others, heard_at))
         effects.append(LogLine("INFO", f"group {group_id}: {member.name} was removed: it {text}"))
         group.remove(member.member_id)
+        self._late.gone(group_id, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
         group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
         self._groups.touched(group_id)
 
@@ -433,11 +553,12 @@ class StreamsGroups:
     def check(self) -> None:
         """Assert the invariants of all groups."""
         self._timers.check()
-        for group in self._groups:
-            if isinstance(group, StreamsGroup):
-                group.check()
-                for member_id in group.member_ids():
-                    assert self._timers.at((group.group_id, SESSION, member_id)) is not None
+        known = {one.group_id: one for one in self._groups if isinstance(one, StreamsGroup)}
+        self._late.check(known, self._timers)
+        for group in known.values():
+            group.check()
+            for member_id in group.member_ids():
+                assert self._timers.at((group.group_id, SESSION, member_id)) is not None
 
 
 def _updated(

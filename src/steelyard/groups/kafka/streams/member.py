@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from steelyard.allocate.assignors.sticky_tasks import TaskId
+from steelyard.allocate.assignors.sticky_tasks import TaskId, TaskShare
 from steelyard.machine import Machine
 from steelyard.wire.kafka.messages.streams_groups import Endpoint
 
@@ -54,6 +54,11 @@ class HeldTasks(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.active or self.standby)
+
+    @property
+    def share(self) -> TaskShare:
+        """Return the tasks without their epochs."""
+        return TaskShare(frozenset(self.active), self.standby)
 
 
 NO_TASKS = HeldTasks()

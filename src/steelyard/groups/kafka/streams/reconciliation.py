@@ -54,7 +54,7 @@ def reconcile(
 ) -> StreamsGroupMember:
     """Return the member after a heartbeat; the same object if nothing changes.
 
-    `owned`: the tasks that it reports to own, None if it reports none.
+    `owned`: the tasks that it may run by its report, None if it does not report.
     """
     match member.state:
         case StreamsMemberState.STABLE:

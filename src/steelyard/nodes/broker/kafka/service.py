@@ -160,6 +160,7 @@ class KafkaService:
             cluster,
             groups,
             store.table("kafka_streams_groups"),
+            delayed_answers=parts.config.delayed_answers,
             clock=parts.pulse.clock,
             settings=group_settings.streams,
         )
@@ -407,6 +408,7 @@ class KafkaService:
         """Answer what waits on a link, on which another request came."""
         self.group_requests.release(link, now, effects)
         self.consumer_group_calls.release(link, now, effects)
+        self.streams_group_calls.release(link, now, effects)
 
     def _broker_started(self, name: str) -> None:
         self.announcing.started(name)
@@ -444,6 +446,7 @@ class KafkaService:
         is_known = self.channel.closed(link)
         self.group_requests.closed(link, now, effects)
         self.consumer_group_calls.closed(link, now, effects)
+        self.streams_group_calls.closed(link, now, effects)
         return is_known
 
     def due(self, now: int, effects: list[Effect]) -> None:
@@ -480,6 +483,7 @@ class KafkaService:
         self.readers.follow()
         self.group_requests.follow(now, effects)
         self.consumer_group_calls.follow(now)
+        self.streams_group_calls.follow(now)
         self.handover.follow(now)
         self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)

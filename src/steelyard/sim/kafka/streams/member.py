@@ -38,7 +38,8 @@ from steelyard.wire.kafka.messages.streams_groups import (
 
 STREAMS_GROUP = "streams"
 TIMER = "streams"
-REQUEST_TIMEOUT_MS = 5_000
+REQUEST_TIMEOUTS_MS = (5_000, 30_000)
+"""Time-outs of requests: one that is shorter than most waits for news, and Java's."""
 REBALANCE_TIMEOUT_MS = 60_000
 CHANGE_MS_MAX = 1_000
 """Longest time in which a thread changes to other tasks."""
@@ -59,6 +60,7 @@ class StreamsMemberConfig:
     process_id: str
     bootstrap: tuple[Address, ...]
     topology: Topology
+    request_timeout_ms: int
 
 
 def application_topology(topic: str) -> Topology:
@@ -88,7 +90,7 @@ class StreamsMemberNode:
         self._config = config
         self._witness = witness
         self._rng = rng
-        self._calls: KafkaCalls[_Ask] = KafkaCalls(config.member_id, "0", REQUEST_TIMEOUT_MS)
+        self._calls: KafkaCalls[_Ask] = KafkaCalls(config.member_id, "0", config.request_timeout_ms)
         self._coordinator: Address | None = None
         self._epoch = 0
         self._held = TaskShare()
@@ -156,7 +158,7 @@ class StreamsMemberNode:
     ) -> None:
         api = FIND_COORDINATOR if ask is _Ask.COORDINATOR else STREAMS_GROUP_HEARTBEAT
         lane = Lane(address, "group")
-        self._calls.call(lane, api, message, ask, now, REQUEST_TIMEOUT_MS, effects)
+        self._calls.call(lane, api, message, ask, now, self._config.request_timeout_ms, effects)
 
     def _heartbeat(self) -> StreamsGroupHeartbeatRequest:
         config = self._config

@@ -8,6 +8,7 @@ from random import Random
 from steelyard.nodes.seam import Node
 from steelyard.sim.kafka.streams.member import (
     REPARTITIONS,
+    REQUEST_TIMEOUTS_MS,
     StreamsMemberConfig,
     application_topology,
 )
@@ -29,13 +30,14 @@ class StreamsThreads(ClientSeats):
 
     def start(self, seat: Seat) -> None:
         cluster = self.cluster
+        rng = cluster.world.rng(f"{seat.name} {seat.runs}")
         config = StreamsMemberConfig(
             f"{seat.name} {seat.runs + 1}",
             f"process-{self.seats.index(seat) // 2}",
             cluster.bootstrap,
             application_topology(cluster.topics[0]),
+            rng.choice(REQUEST_TIMEOUTS_MS),
         )
-        rng = cluster.world.rng(f"{seat.name} {seat.runs}")
         cluster.run(seat, lambda now: self._make(config, self.witness, rng))
 
     def complaint(self, partitions: int) -> str | None:

@@ -21,6 +21,7 @@ from steelyard.groups.kafka.classic.joining import Join
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effects, Replied
+from steelyard.groups.kafka.waiting import LateMessage
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
@@ -29,7 +30,6 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect, Link
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -92,13 +92,7 @@ class GroupRequests:
         return flaps
 
     def _answer(self, call: OpenRequest, message: ApiMessage, effects: list[Effect]) -> None:
-        assert isinstance(
-            message,
-            JoinGroupResponse
-            | SyncGroupResponse
-            | HeartbeatResponse
-            | ConsumerGroupHeartbeatResponse,
-        )
+        assert isinstance(message, JoinGroupResponse | LateMessage)
         if isinstance(message, HeartbeatResponse) or message.error_code != ErrorCode.NONE:
             call.answer(message, effects)
         else:

@@ -14,8 +14,8 @@ from steelyard.groups.kafka.share.groups import ShareGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.groups.consumer_groups import Report
 from steelyard.nodes.broker.kafka.groups.descriptions import descriptions
+from steelyard.nodes.broker.kafka.groups.late import Report
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode

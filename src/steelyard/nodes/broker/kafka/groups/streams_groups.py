@@ -19,9 +19,9 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED
 from steelyard.nodes.broker.kafka.cluster.topic_names import form_fault
-from steelyard.nodes.broker.kafka.groups.consumer_groups import Report
 from steelyard.nodes.broker.kafka.groups.descriptions import descriptions
 from steelyard.nodes.broker.kafka.groups.internal_topics import InternalTopics
+from steelyard.nodes.broker.kafka.groups.late import LateGroupCalls, Report
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -38,7 +38,7 @@ CHARACTERS_MAX = 1_000
 """Most characters of topics' names in an error message."""
 
 
-class StreamsGroupCalls:
+class StreamsGroupCalls(LateGroupCalls):
     """Handlers of StreamsGroupHeartbeat and StreamsGroupDescribe."""
 
     def __init__(
@@ -51,18 +51,16 @@ class StreamsGroupCalls:
         report: Report,
         faults: Faults,
     ) -> None:
+        super().__init__(groups, cluster, report, faults)
         self._groups = groups
         self._internal_topics = internal_topics
         self._times = times
-        self._cluster = cluster
         self._durability = durability
-        self._report = report
-        self._faults = faults
 
     @serves(StreamsGroupHeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(StreamsGroupHeartbeatRequest)
-        fault = self._cluster.coordinator_fault(request.group_id)
+        fault = self._fault(request.group_id)
         if fault is not ErrorCode.NONE:
             return StreamsGroupHeartbeatResponse(error_code=fault)
         text = self._topics_fault(request)
@@ -70,13 +68,17 @@ class StreamsGroupCalls:
             code = ErrorCode.STREAMS_INVALID_TOPOLOGY
             return StreamsGroupHeartbeatResponse(error_code=code, error_message=text)
         happened: done.Effects = []
+        result: StreamsHeartbeat | None
         try:
-            result = self._groups.heartbeat(request, call.asker, now, happened)
+            result = self._groups.heartbeat(request, call.asker, now, happened, call)
         except StorageError as error:
             self._faults.tell(f"group {request.group_id} cannot be stored: {error}", now, effects)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             result = StreamsHeartbeat(StreamsGroupHeartbeatResponse(error_code=code))
+        self._groups.wake(now, happened)
         self._report(happened, now, effects)
+        if result is None:
+            return None
         usual_ms = self._times.heartbeat_interval_ms(request.group_id)
         response = self._internal_topics.create(
             call, result.missing, result.response, usual_ms, now, effects
@@ -106,20 +108,9 @@ class StreamsGroupCalls:
     @serves(StreamsGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.read(StreamsGroupDescribeRequest)
-        fault, describe = self._cluster.coordinator_fault, self._groups.describe
+        fault, describe = self._fault, self._groups.describe
         groups = descriptions(request, DescribedGroup, fault, describe)
         return StreamsGroupDescribeResponse(groups=groups)
-
-    # -- time ------------------------------------------------------------------------------------
-
-    @property
-    def next_at(self) -> int | None:
-        return self._groups.next_at
-
-    def due(self, now: int, effects: list[Effect]) -> None:
-        happened: done.Effects = []
-        self._groups.due(now, happened)
-        self._report(happened, now, effects)
 
     def check(self) -> None:
         self._groups.check()
