@@ -92,10 +92,11 @@ def grid(size: Size) -> dict[str, Load]:
     }
 
 
-def throw(load: Load) -> Result:
-    """Run the load in a process of its own."""
+def throw(load: Load, *, core: int | None = None) -> Result:
+    """Run the load in a process of its own, on this core if one is given."""
+    pinned = () if core is None else ("taskset", "--cpu-list", str(core))
     done = subprocess.run(
-        [sys.executable, str(HERE / "load.py"), json.dumps(asdict(load))],
+        [*pinned, sys.executable, str(HERE / "load.py"), json.dumps(asdict(load))],
         capture_output=True,
         text=True,
         check=False,
@@ -363,8 +364,8 @@ right: [TRUTH.md](TRUTH.md), by `./dev bench truth`. The Spark source beside Spa
 [SPARK_LATENCY.md](SPARK_LATENCY.md); what the tables of a long ledger cost:
 [SPARK_LEDGER.md](SPARK_LEDGER.md); how long ten million commits of Kafka's groups take:
 [INCIDENT.md](INCIDENT.md), by `./dev bench incident`; how fresh the table of a topic is:
-[FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`. Compaction, delayed messages and gathered sends:
-[BROKER.md](BROKER.md). What TLS costs Kafka's clients: [KAFKA_TLS.md](KAFKA_TLS.md), by `./dev bench tls`.
+[FRESHNESS.md](FRESHNESS.md), by `./dev bench freshness`. Compaction, delayed messages, gathered sends and more
+brokers: [BROKER.md](BROKER.md). What TLS costs Kafka's clients: [KAFKA_TLS.md](KAFKA_TLS.md), by `./dev bench tls`.
 
 {tables}
 What was done
