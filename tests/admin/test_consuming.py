@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from tests.admin.processes import Ports, committed, json_lines, run, start, stored
+from tests.waiting import until
 
 from steelyard import Producer, Server
 
@@ -171,6 +173,48 @@ def test_kafka_begins_everywhere_before_it_commits() -> None:
         assert (first.returncode, len(first.stdout.splitlines())) == (0, 1)
         rest = run("consume", *where, "--count", "15", "--timeout", "60")
         assert (rest.returncode, len(rest.stdout.splitlines())) == (0, 15)
+        assert "protocol to the Kafka port" not in server.log()  # which would blame a client
+
+
+def test_a_member_that_joins_after_another_was_killed_does_not_wait_for_its_locks(
+    tmp_path: Path,
+) -> None:
+    """1. Two members. 2. One is killed, and the other reads all queues. 3. A third one gets half of them at once."""
+    with Server(brokers=2) as server, Producer("p", server.nameserver) as producer:
+        where = ("-n", server.nameserver, "-t", "Killed", "-g", "killed", "--from", "earliest")
+
+        def member(name: str) -> subprocess.Popen[bytes]:
+            with (tmp_path / name).open("wb") as out, (tmp_path / f"{name}.log").open("wb") as log:
+                return start("consume", *where, "--json", stdout=out, stderr=log)
+
+        def queues(name: str, since: int) -> set[tuple[str, int]]:
+            """The queues of the messages that came after `since` bytes of a member's output."""
+            lines = (tmp_path / name).read_bytes()[since:].decode().rpartition("\n")[0]
+            return {(one["broker"], one["queue_id"]) for one in json_lines(lines)}
+
+        def shares(*names: str) -> list[int]:
+            """From how many queues members get what is sent to all now."""
+            sizes = {name: (tmp_path / name).stat().st_size for name in names}
+            for queue in producer.queues("Killed"):
+                producer.send("Killed", b"x", queue=queue)
+
+            def found() -> list[set[tuple[str, int]]]:
+                return [queues(name, size) for name, size in sizes.items()]
+
+            until(lambda: len(set().union(*found())) == 8, names)
+            return [len(each) for each in found()]
+
+        server.create_topic("Killed", queues=4)
+        members = {name: member(name) for name in ("one", "two")}
+        until(lambda: shares("one", "two") == [4, 4])
+        members.pop("two").kill()
+        until(lambda: shares("one") == [8])
+        members["three"] = member("three")
+        until(lambda: shares("one", "three") == [4, 4])
+        for name, each in members.items():
+            each.terminate()
+            assert each.wait(60) == 0
+            assert (tmp_path / f"{name}.log").read_text() == ""
 
 
 def test_kafka_records_as_json(ports: Ports) -> None:

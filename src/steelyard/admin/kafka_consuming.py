@@ -73,7 +73,7 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
 async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:
     """Raise ConnectError unless one address is a Kafka broker's; the consumer would keep trying."""
     for address in servers:
-        found = await listening(address)
+        found = await listening(address, ServerKind.KAFKA)
         if found is ServerKind.KAFKA:
             return
         if found is not None:

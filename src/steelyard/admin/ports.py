@@ -27,7 +27,7 @@ def mistaken(options: argparse.Namespace) -> str:
 
 async def _mistaken(options: argparse.Namespace) -> str:
     for address, wanted in _given(options):
-        found = await listening(address)
+        found = await listening(address, wanted)
         if found is not None and not found.may_be(wanted):
             return wrong_port(address, found, wanted, options)
     return ""
@@ -60,11 +60,15 @@ def _given(options: argparse.Namespace) -> list[tuple[str, ServerKind]]:
     return given
 
 
-async def listening(address: str) -> ServerKind | None:
-    """The server that answers at `host:port`; None where nobody does, or one of another kind."""
+async def listening(address: str, wanted: ServerKind) -> ServerKind | None:
+    """The server that answers at `host:port`; None where nobody does, or one of another kind.
+
+    It is asked in the protocol of the wanted one first: brokers warn of clients that speak another.
+    """
     from steelyard.driver.probing import probe
 
-    for wants in (Stranger.KAFKA, Stranger.REMOTING):
+    order = (Stranger.KAFKA, Stranger.REMOTING)  # each is sent a request of the other protocol
+    for wants in order[::-1] if wanted is ServerKind.KAFKA else order:
         with suppress(OSError, ValueError, OverflowError):
             found = recognised(wants, await probe(address, wants, TIMEOUT_MS))
             if found is not None:

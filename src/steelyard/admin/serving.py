@@ -281,7 +281,7 @@ async def _kafka_brokers(options: argparse.Namespace) -> list[str]:
 
     kafka = kafka_brokers(options.kafka)
     for address in () if options.tls else kafka:
-        found = await listening(address)
+        found = await listening(address, ServerKind.KAFKA)
         if found not in (None, ServerKind.KAFKA):
             assert found is not None
             raise ConnectError(wrong_port(address, found, ServerKind.KAFKA, options))

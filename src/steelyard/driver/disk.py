@@ -131,6 +131,7 @@ class LiveDisk:
             raise StorageError(
                 f"data directory {root} is in use by another process"
                 + (f" ({owner})" if owner else "")
+                + "; stop that first"
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)

@@ -166,7 +166,12 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     queues_moved: Annotated[
-        int, Column(ColumnKind.NUMBER, "Number of queues that changed hands.", "moved")
+        int,
+        Column(
+            ColumnKind.NUMBER,
+            "Number of hand-offs: a queue that changes hands twice counts twice.",
+            "moved",
+        ),
     ]
     queues_stalled: Annotated[
         int,

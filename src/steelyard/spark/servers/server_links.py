@@ -69,7 +69,10 @@ class ServerLinks:
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            raise RouteError(f"{error.address} knows no topic {topic!r}") from None
+            raise RouteError(
+                f"{error.address} knows no topic {topic!r}: check its name, or create it"
+                " (steelyard admin updateTopic)"
+            ) from None
 
     def writable(self, topic: str) -> WritableRoute:
         """Return what writers need of a topic's route. Raises RouteError if there is nothing."""

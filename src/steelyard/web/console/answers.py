@@ -266,11 +266,11 @@ class HandoffView(ApiAnswer, frozen=True, kw_only=True):
 class RebalanceView(ApiAnswer, frozen=True, kw_only=True):
     """A rebalance, and what it cost: the figures of `docs/LEDGER.md`.
 
-    `moved`: queues that changed hands. `pause_ms`: longest pause of a queue; `pause_p50_ms`: the
-    median; `stalled_ms`: the longest of the queues that stayed with their owner. `reprocessed`:
-    messages passed to an application again, at least; `reprocessed_upper`: at most. `spike`: peak
-    backlog divided by the usual one. `confidence`: how sure an estimate is; null for what was
-    measured.
+    `moved`: hand-offs; a queue that changes hands twice counts twice. `pause_ms`: longest pause of
+    a queue; `pause_p50_ms`: the median; `stalled_ms`: the longest of the queues that stayed with
+    their owner. `reprocessed`: messages passed to an application again, at least;
+    `reprocessed_upper`: at most. `spike`: peak backlog divided by the usual one. `confidence`: how
+    sure an estimate is; null for what was measured.
 
     `at`: when it began, which is the last sign of life of a member that died; `noticed_at`: when a
     broker knew of it; `ended_at`: when every member had its share; null if nobody recorded it.

@@ -226,6 +226,19 @@ def test_the_lock_of_a_member_that_departed_is_let_go_in_its_name() -> None:
     assert group.a.owner("T", 0) == "c1"
 
 
+def test_the_last_member_takes_the_locks_of_the_one_that_departed() -> None:
+    """It need not wait for them, but whoever joins next would: for a member that nobody has told it of."""
+    group = Group(1)
+    group.a.members = group.b.members = ["c2"]
+    group.b.occupy("c2", B0)
+    rig = group.start()
+    rig.advance(1_000)
+    members(group, "c1")
+    rig.advance(1_000)
+    assert group.state().held == (A0, B0)
+    assert group.b.owner("T", 0) == "c1"
+
+
 def test_somebody_whom_the_broker_still_knows_is_not_taken_for_dead() -> None:
     """The plan came from a broker that had forgotten c3; the one that holds the lock has not."""
     group = Group(1)

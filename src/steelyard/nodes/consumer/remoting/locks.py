@@ -507,7 +507,7 @@ class Locks:
                 self._do_without(queue, claim, news)
             elif self._overdue(queue, claim, now):
                 self._take_over(queue, claim, known, news, now, effects)
-        if known is not None and not broker.alone:
+        if known is not None:
             for client_id in self._departed.dead(known):
                 self._unlock(asked.address, client_id, refused)
                 self._departed.tried(client_id, refused)
