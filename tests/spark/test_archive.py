@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.unpacking import unpack
 
 from steelyard.errors import ConfigError
 from steelyard.spark import pipeline
@@ -44,7 +45,7 @@ def test_an_unpacked_archive_can_be_imported(tmp_path: Path) -> None:
     assert size == archive.stat().st_size < 20e6
     with tarfile.open(archive) as file:
         names = file.getnames()
-        file.extractall(tmp_path / "unpacked", filter="data")
+        unpack(file, tmp_path / "unpacked")
     assert "pyspark_rocketmq/__init__.py" in names
     assert not [name for name in names if name.startswith(("pyarrow", "numpy"))]
     assert not [name for name in names if "__pycache__" in name]

@@ -26,6 +26,7 @@ from tests.embedded.test_plugin import PLUGIN
 from tests.peers.apache import Missing
 from tests.peers.kafka import builds
 from tests.peers.kafka.servers import run_apache
+from tests.unpacking import unpack
 
 pytestmark = pytest.mark.peer
 
@@ -75,7 +76,7 @@ def sources() -> Path:
         )
         for package in folder.glob("*.tar.gz"):
             with tarfile.open(package) as archive:
-                archive.extractall(folder, filter="data")
+                unpack(archive, folder)
         for package in folder.glob("*.whl"):
             zipfile.ZipFile(package).extractall(folder / "packages")
         shutil.copy(SUITES / "assertions.py", folder / ARROYO.name / "tests")

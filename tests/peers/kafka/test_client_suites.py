@@ -38,6 +38,7 @@ from tests.peers.apache import Missing
 from tests.peers.kafka import builds, proxied, servers
 from tests.peers.kafka.test_acls import AUTHORIZER
 from tests.peers.kafka.test_logins import MECHANISMS, PASSWORDS, Place, make_users
+from tests.unpacking import unpack
 from tests.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -291,7 +292,7 @@ def kafka_python_source() -> Path:
         )
         (package,) = folder.glob("*.tar.gz")
         with tarfile.open(package) as archive:
-            archive.extractall(folder, filter="data")
+            unpack(archive, folder)
         tests = folder / KAFKA_PYTHON / "test"
         (tests / "__init__.py").touch()
         shutil.copy(SUITES / "kafka_python_service.py", tests / "service.py")
