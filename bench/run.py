@@ -358,7 +358,8 @@ README = """# Figures
 
 Written by `./dev bench` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
 
-What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`. Whether the ledger is
+What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`; of Kafka Streams:
+[REBALANCE_STREAMS.md](REBALANCE_STREAMS.md). Whether the ledger is
 right: [TRUTH.md](TRUTH.md), by `./dev bench truth`. The Spark source beside Spark's own Kafka source:
 [SPARK.md](SPARK.md), by `./dev bench spark`; how soon a stream has a message:
 [SPARK_LATENCY.md](SPARK_LATENCY.md); what the tables of a long ledger cost:
