@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -180,12 +181,18 @@ def test_a_member_that_joins_after_another_was_killed_does_not_wait_for_its_lock
     tmp_path: Path,
 ) -> None:
     """1. Two members. 2. One is killed, and the other reads all queues. 3. A third one gets half of them at once."""
-    with Server(brokers=2) as server, Producer("p", server.nameserver) as producer:
+    with (
+        ExitStack() as stack,
+        Server(brokers=2) as server,
+        Producer("p", server.nameserver) as producer,
+    ):
         where = ("-n", server.nameserver, "-t", "Killed", "-g", "killed", "--from", "earliest")
 
         def member(name: str) -> subprocess.Popen[bytes]:
             with (tmp_path / name).open("wb") as out, (tmp_path / f"{name}.log").open("wb") as log:
-                return start("consume", *where, "--json", stdout=out, stderr=log)
+                started = start("consume", *where, "--json", stdout=out, stderr=log)
+            stack.callback(started.kill)
+            return started
 
         def queues(name: str, since: int) -> set[tuple[str, int]]:
             """The queues of the messages that came after `since` bytes of a member's output."""
