@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -48,7 +47,7 @@ class Cost(NamedTuple):
     nameserver_us: float
 
 
-class Brokers:
+class Brokers(servers.Server):
     """`steelyard up` with so many brokers."""
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -65,6 +64,7 @@ class Brokers:
         children = psutil.Process(self._up.pid).children()
         self._brokers = [listening(children, address) for address in self.addresses]
         self._nameserver = listening(children, ready["nameserver"])
+        self.processes = [*self._brokers, self._nameserver]
         self.is_pinned = 2 * count <= (os.cpu_count() or 1)
         if self.is_pinned:
             for core, process in enumerate(self._brokers):
@@ -78,14 +78,14 @@ class Brokers:
         self._throw(replace(filling, seconds=60))
 
     def measure(self, what: load.Load) -> Cost:
-        before = self._cpu_s()
+        before = self._spent_s()
         results = self._throw(what)
-        spent = [after - since for after, since in zip(self._cpu_s(), before, strict=True)]
+        spent = [after - since for after, since in zip(self._spent_s(), before, strict=True)]
         messages = sum(result["messages"] for result in results)
         rate = sum(result["messages_per_s"] for result in results) if self.is_pinned else None
         return Cost(rate, *(1e6 * each / messages for each in spent))
 
-    def _cpu_s(self) -> tuple[float, float]:
+    def _spent_s(self) -> tuple[float, float]:
         brokers = sum(servers.cpu_s(one.pid) for one in self._brokers)
         return brokers, servers.cpu_s(self._nameserver.pid)
 
@@ -103,17 +103,14 @@ class Brokers:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Go on for the time of the block, and stand still afterwards."""
-        for process in (*self._brokers, self._nameserver):
-            process.send_signal(signal.SIGCONT)
+        self.thaw()
         try:
             yield
         finally:
-            for process in (*self._brokers, self._nameserver):
-                process.send_signal(signal.SIGSTOP)
+            self.freeze()
 
     def stop(self) -> None:
-        for process in (*self._brokers, self._nameserver):
-            process.send_signal(signal.SIGCONT)
+        self.thaw()
         self._up.terminate()
         self._up.wait(30)
 

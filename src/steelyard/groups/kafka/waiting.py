@@ -19,11 +19,14 @@ docs/REBALANCING.md describes the whole, with what each client does.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from steelyard.errors import StorageError
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupResponse
@@ -225,6 +228,24 @@ class LateReplies:
     def answer(self, waiter: Waiter, message: LateMessage, effects: Effects) -> None:
         self._waiting.remove(waiter)
         effects.append(Replied(waiter.handle, message))
+
+    def answer_stored(
+        self,
+        group_id: str,
+        answers: Sequence[tuple[Waiter, LateMessage]],
+        store: Callable[[], None],
+        effects: Effects,
+    ) -> None:
+        """Give answers once what they tell is stored; COORDINATOR_NOT_AVAILABLE if it cannot be."""
+        try:
+            store()
+        except StorageError as error:
+            effects.append(LogLine("WARNING", f"group {group_id}: not stored: {error}"))
+            for waiter, _ in answers:
+                self._refuse(waiter, ErrorCode.COORDINATOR_NOT_AVAILABLE, effects)
+        else:
+            for waiter, message in answers:
+                self.answer(waiter, message, effects)
 
     def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer a member that is none any more with this error."""

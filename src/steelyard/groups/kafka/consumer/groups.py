@@ -13,6 +13,8 @@ Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave.
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from steelyard.config import KafkaConfig
@@ -253,15 +255,8 @@ class ConsumerGroups:
             waited_ms = now - waiter.since
             news = self._response(group, after, now, changed=True, tells=True, waited_ms=waited_ms)
             answers.append((waiter, news))
-        try:
-            self._changes.settled(group, effects)
-        except StorageError as error:
-            text = f"group {group_id}: not stored: {error}"
-            effects.append(LogLine("WARNING", text))
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            answers = [(one, ConsumerGroupHeartbeatResponse(error_code=code)) for one, _ in answers]
-        for waiter, answer in answers:
-            self._late.answer(waiter, answer, effects)
+        store = partial(self._changes.settled, group, effects)
+        self._late.answer_stored(group_id, answers, store, effects)
 
     def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -221,14 +222,8 @@ class StreamsGroups:
             response = answer(group, member, after, waiter.request, None, delay, interval_ms)
             if has_news(after, waiter.request, response):
                 answers.append((waiter, response))
-        try:
-            self._settle(group, effects)
-        except StorageError as error:
-            effects.append(LogLine("WARNING", f"group {group.group_id}: not stored: {error}"))
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            answers = [(one, StreamsGroupHeartbeatResponse(error_code=code)) for one, _ in answers]
-        for waiter, response in answers:
-            self._late.answer(waiter, response, effects)
+        store = partial(self._settle, group, effects)
+        self._late.answer_stored(group.group_id, answers, store, effects)
 
     def look_at_topics(self, now: int, effects: Effects) -> None:
         """Have the members that wait come again in groups whose topics have changed."""
