@@ -263,5 +263,6 @@ def test_a_time_out_tells_whether_enough_came(ports: Ports) -> None:
     assert consume(ports, "Few", "few1", *options).returncode == 0
     few = consume(ports, "Few", "few2", *options, "--count", "3")
     assert (few.returncode, len(few.stdout.splitlines())) == (1, 2)
+    assert few.stderr == "steelyard: 2 of 3 messages arrived within 3 s\n"
     assert time.monotonic() - begun >= 6
     assert committed(ports.nameserver, "few2", "Few") == 2

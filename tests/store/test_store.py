@@ -184,6 +184,9 @@ def test_a_torn_tail_is_cut_and_reported(disk: Disk) -> None:
         (LogRecovery("orders", 7, 6, bytes_cut=len(build(log, b"torn")) - 1),),
         (TableRecovery("logs", 2),),
     )
+    assert str(recovery) == (
+        "data directory opened (queues: 1, entries: 6, queues repaired after an unclean stop: 1)"
+    )
     log = found(store, "orders", 7)
     assert log.read(0, 32, 100_000).data == b"".join(written)
     written.append(put(log, b"after", "TagA"))

@@ -18,9 +18,9 @@ class Printer:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._count: int | None = options.count
         self._left: int | None = options.count
         self._timeout: float | None = options.timeout
-        self._incomplete = exits.SUCCESS if options.count is None else exits.FAILED
 
     @property
     def left(self) -> int | None:
@@ -55,6 +55,17 @@ class Printer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout):
                 await asyncio.wait([self.ended])
-        self.end(self._incomplete)
+        if not self.ended.done():
+            self._time_out()
         reader.cancel()
         return self.ended.result()
+
+    def _time_out(self) -> None:
+        """End; if lines are missing, say so on standard error."""
+        if self._count is None or self._left is None:
+            self.end(exits.SUCCESS)
+            return
+        printed = self._count - self._left
+        text = f"{printed} of {self._count} messages arrived within {self._timeout:g} s"
+        print(f"steelyard: {text}", file=sys.stderr)
+        self.end(exits.FAILED)

@@ -88,6 +88,14 @@ class Recovery(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     upgraded_from: int = 0
 
+    def __str__(self) -> str:
+        found = [f"queues: {self.logs}", f"entries: {self.entries}"]
+        if self.repaired:
+            found.append(f"queues repaired after an unclean stop: {len(self.repaired)}")
+        if self.upgraded_from:
+            found.append(f"upgraded from format {self.upgraded_from}")
+        return f"data directory opened ({', '.join(found)})"
+
     @property
     def bytes_cut(self) -> int:
         """Bytes cut from logs and tables together."""

@@ -126,7 +126,7 @@ class ShareLeaders:
     @property
     def next_at(self) -> int | None:
         """Return when to call `ask`."""
-        times = [each.next_at for each in self._sessions.values() if each.exchange is None]
+        times = [each.asks_at for each in self._sessions.values()]
         return min((at for at in times if at is not None), default=None)
 
     def closed(self, link: Link, now: int) -> None:
@@ -141,7 +141,7 @@ class ShareLeaders:
     def ask(self, now: int, effects: list[Effect]) -> None:
         """Send what is due."""
         for session in self._sessions.values():
-            if session.exchange is None and session.next_at is not None and session.next_at <= now:
+            if session.asks_at is not None and session.asks_at <= now:
                 session.next_at = None
                 self._go_on(session, now, effects)
 
@@ -254,6 +254,7 @@ class ShareLeaders:
             return False
         assert isinstance(reply, ShareFetchResponse | ShareAcknowledgeResponse)
         session.next_at = now
+        session.throttled_until = now + reply.throttle_time_ms
         who = Who(self._name, session.leader, link)
         if exchange.is_probe or reply.error_code:
             self._check_error(exchange, reply.error_code)

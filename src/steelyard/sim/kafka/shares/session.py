@@ -129,7 +129,16 @@ class LeaderSession:
         """Requests without an answer, which may come to the leader late, on another connection."""
         self.next_at: int | None = 0
         """When the next request is due, unless one is under way; None if nothing is to be sent."""
+        self.throttled_until = 0
+        """The leader reads nothing before, because its client exceeded its quota (KIP-219)."""
         self._held: dict[TopicPartition, dict[int, _Held]] = {}
+
+    @property
+    def asks_at(self) -> int | None:
+        """Return when to send the next request; None if there is none, or one is under way."""
+        if self.exchange is not None or self.next_at is None:
+            return None
+        return max(self.next_at, self.throttled_until)
 
     @property
     def size(self) -> int:
