@@ -403,7 +403,7 @@ def ledger(rig: KafkaRig) -> list[Record]:
 
 def notes_of(rig: KafkaRig) -> Notes:
     assert rig.node._kafka is not None
-    return rig.node._kafka.notes
+    return rig.node._kafka.groups.notes
 
 
 def test_what_a_group_does_is_written_down(members: Members) -> None:

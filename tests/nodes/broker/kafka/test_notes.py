@@ -112,7 +112,7 @@ class Cluster:
 
     def known(self, name: str = "broker-b") -> dict[int, dict[str, str]]:
         """What a broker knows of the groups of others: the member by group, of each partition."""
-        others: Readers = self.side(name).readers
+        others: Readers = self.side(name).groups.readers
         found = {
             number: {name: one.member_id for name, one in others.of(TopicPartition(TOPIC, number))}
             for number in PARTITIONS

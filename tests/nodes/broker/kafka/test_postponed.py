@@ -85,5 +85,5 @@ def test_a_deleted_topic_leaves_no_offsets() -> None:
         rig.ask(request, 6, DeleteTopicsResponse)
         rig.disk.room_bytes = None
         rig.advance(2 * RETRY_MS)
-        offset = side(rig).coordinator.offsets.get("group", TopicPartition(TOPIC, 0))
+        offset = side(rig).groups.coordinator.offsets.get("group", TopicPartition(TOPIC, 0))
         assert (offset is None) == (side(rig).cluster.topic(TOPIC) is None), room

@@ -293,7 +293,7 @@ def test_the_answer_is_that_of_one_go(
 def test_a_turn_handles_a_part_and_no_more(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = prepared()
     assert rig.node._kafka is not None
-    coordinator = rig.node._kafka.coordinator
+    coordinator = rig.node._kafka.groups.coordinator
     stored: list[int] = []
     original = coordinator.offsets.commit
 
@@ -519,7 +519,7 @@ def test_a_long_list_of_short_names_is_handled_in_parts(monkeypatch: pytest.Monk
     """It has few bytes, but takes as long as a large request."""
     rig = prepared()
     assert rig.node._kafka is not None
-    requests = rig.node._kafka.group_requests
+    requests = rig.node._kafka.groups.requests
     seen: list[str] = []
     original = requests.refusal
 

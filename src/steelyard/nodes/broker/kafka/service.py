@@ -11,16 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from steelyard.groups.kafka.consumer.groups import ConsumerGroups
-from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups
-from steelyard.groups.kafka.streams.groups import StreamsGroups
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
-from steelyard.nodes.broker.kafka.access.changes import AclChanges
-from steelyard.nodes.broker.kafka.access.guard import Guard
-from steelyard.nodes.broker.kafka.access.needs import NEEDS
-from steelyard.nodes.broker.kafka.access.spreading import AclSpreading
 from steelyard.nodes.broker.kafka.cluster.changes import Delete
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.config_spreading import ConfigSpreading
@@ -36,28 +29,16 @@ from steelyard.nodes.broker.kafka.data.list_offsets import ListOffsets
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.figures import KafkaFigureHandlers
-from steelyard.nodes.broker.kafka.groups.announcing import Announcing
-from steelyard.nodes.broker.kafka.groups.consumer_groups import ConsumerGroupCalls
-from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
 from steelyard.nodes.broker.kafka.groups.handover import CoordinatorHandover
 from steelyard.nodes.broker.kafka.groups.internal_topics import InternalTopics
-from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
-from steelyard.nodes.broker.kafka.groups.readers import Readers
-from steelyard.nodes.broker.kafka.groups.reports import Reports
-from steelyard.nodes.broker.kafka.groups.share_groups import ShareGroupCalls
-from steelyard.nodes.broker.kafka.groups.streams_groups import StreamsGroupCalls
-from steelyard.nodes.broker.kafka.logins.credentials import UserCredentials
-from steelyard.nodes.broker.kafka.logins.links import ANONYMOUS, LinkLogins
-from steelyard.nodes.broker.kafka.logins.mechanisms import Mechanisms
-from steelyard.nodes.broker.kafka.logins.spreading import UserSpreading
+from steelyard.nodes.broker.kafka.groups.service import GroupService
 from steelyard.nodes.broker.kafka.operations.telemetry import Telemetry
-from steelyard.nodes.broker.kafka.operations.tokens import DelegationTokens
 from steelyard.nodes.broker.kafka.quotas.changes import QuotaChanges
 from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
 from steelyard.nodes.broker.kafka.quotas.throttles import Throttles
 from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
 from steelyard.nodes.broker.kafka.requests.feature_levels import FeatureLevels
+from steelyard.nodes.broker.kafka.security import Security
 from steelyard.nodes.broker.kafka.shares.group_deletion import GroupDeletion
 from steelyard.nodes.broker.kafka.shares.service import ShareService
 from steelyard.nodes.broker.kafka.topology import Topology
@@ -118,109 +99,37 @@ class KafkaService:
         self.faults = Faults()
         peer_requests = PeerRequests(parts.calls)
         cluster = self.cluster = Cluster(parts, self._broker_started, self._topic_deleted)
-        self.config_spreading = ConfigSpreading(parts.configs, cluster, peer_requests, self.faults)
+        config_spreading = ConfigSpreading(parts.configs, cluster, peer_requests, self.faults)
         group_settings = GroupSettings(config, parts.configs)
         features = self.features = FeatureLevels(parts.configs)
         self.topology = Topology(
-            *(parts, cluster, peer_requests, delete, self.config_spreading, group_settings),
+            *(parts, cluster, peer_requests, delete, config_spreading, group_settings),
             features,
             now,
         )
+        security = Security(parts, cluster, peer_requests, self.faults)
+        self.logins, self._gate = security.logins, security.gate
+        quota_spreading = QuotaSpreading(parts.quotas, cluster, peer_requests, self.faults)
+        self._spreading = (*security.spreading, quota_spreading, config_spreading)
+
         groups = CoordinatedGroups()
-        self.readers = Readers(cluster)
-        self.announcing = Announcing(cluster, groups, peer_requests)
-
-        tables = (store.table("kafka_groups"), store.table("kafka_offsets"))
-        self.coordinator = Coordinator(
-            config,
-            groups,
-            cluster,
-            *tables,
-            parts.rng,
-            now,
-            delayed_answers=parts.config.delayed_answers,
-            clock=parts.pulse.clock,
-        )
-        self.notes = Notes(parts.ledger, cluster, groups, self.coordinator.offsets, self.readers)
-        table = store.table("kafka_consumer_groups")
-        self.consumer_groups = ConsumerGroups(
-            config,
-            cluster,
-            groups,
-            table,
-            parts.rng,
-            self.coordinator,
-            delayed_answers=parts.config.delayed_answers,
-            clock=parts.pulse.clock,
-            times=group_settings.consumer,
-        )
-        self.consumer_groups.load(now)
-        self.streams_groups = StreamsGroups(
-            config,
-            cluster,
-            groups,
-            store.table("kafka_streams_groups"),
-            delayed_answers=parts.config.delayed_answers,
-            clock=parts.pulse.clock,
-            settings=group_settings.streams,
-        )
-        self.streams_groups.load(now)
-        self.group_requests = GroupRequests(
-            self.coordinator,
-            self.consumer_groups,
-            cluster,
-            durability,
-            self.notes,
-            self.faults,
-        )
-        self.group_offsets = GroupOffsets(
-            self.coordinator, cluster, durability, self.group_requests
-        )
-        self.notes.resume(now)
-        self.consumer_group_calls = ConsumerGroupCalls(
-            self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults
-        )
-        reports = Reports(cluster, groups, self.coordinator)
-
-        users, has_logins = parts.users, bool(config.sasl_enabled_mechanisms)
-        mechanisms = Mechanisms(config, users, parts.tokens, parts.secrets) if has_logins else None
-        self.logins = LinkLogins(config, mechanisms, parts.statistics.kafka_logins)
-        self._gate = self.logins if has_logins else None
-        self.spreading = UserSpreading(
-            users, cluster, peer_requests, self.faults, has_logins=has_logins
-        )
-        is_guarded = config.authorizer == "acl"
-        self.acl_spreading = AclSpreading(
-            parts.acls, cluster, peer_requests, self.faults, is_used=is_guarded
-        )
-        guard = None
-        if is_guarded:
-            guard = Guard(
-                parts.acls,
-                cluster,
-                self.logins,
-                creates_topics=config.auto_create_topics_enable,
-            )
-
         internal_topics = InternalTopics(
             cluster,
             self.topology.creating,
             self.topology.forwarding,
-            None if guard is None else guard.may_create,
+            security.may_create,
         )
-        self.streams_group_calls = StreamsGroupCalls(
-            self.streams_groups,
-            internal_topics,
-            group_settings.streams,
+        self.groups = GroupService(
+            parts,
             cluster,
-            durability,
-            self.group_requests.settle,
+            groups,
+            group_settings,
+            internal_topics,
+            peer_requests,
             self.faults,
+            now,
         )
-
-        quotas = parts.quotas
-        self.throttles = Throttles(quotas, self.logins.principal_of)
-        self.quota_spreading = QuotaSpreading(quotas, cluster, peer_requests, self.faults)
+        self.throttles = Throttles(parts.quotas, self.logins.principal_of)
 
         self.producers = Producers(store, durability, config.producer_id_expiration_ms, now)
         self._delayed = DelayedRecords(
@@ -234,8 +143,8 @@ class KafkaService:
             self.producers,
             sessions,
             self.faults,
-            self.notes,
-            None if guard is None else guard.may_read,
+            self.groups.notes,
+            security.may_read,
         )
         self.shares = ShareService(
             parts,
@@ -246,12 +155,10 @@ class KafkaService:
             places,
             self.producers,
             self.faults,
-            None if guard is None else guard.may_read,
+            security.may_read,
             now,
         )
-        self.share_group_calls = ShareGroupCalls(
-            self.shares.groups, cluster, durability, self.group_requests.settle, self.faults
-        )
+        self.share_group_calls = self.groups.share_calls(self.shares.groups)
 
         self.transactions = TransactionService(
             parts,
@@ -260,36 +167,28 @@ class KafkaService:
             places,
             self.producers,
             self._delayed,
-            self.group_offsets,
+            self.groups.offsets,
             features,
             self.faults,
             now,
-            is_private=config.is_protected or is_guarded,
+            is_private=config.is_protected or security.is_guarded,
         )
         self.markings = self.transactions.markings
         self.coordinator_logs = CoordinatorLogs(store, cluster, parts.writer, self.faults, features)
-        moving = self.coordinator.moving
+        moving = self.groups.coordinator.moving
         self.handover = CoordinatorHandover(
             *(cluster, moving, self.transactions.coordinator, peer_requests, self.faults)
         )
         serving = (
             *self.topology.serving,
-            self.logins,
-            UserCredentials(users, self.spreading, durability, self.faults),
-            DelegationTokens(self.logins.principal_of, ANONYMOUS),
+            *security.serving,
             Telemetry(parts.rng),
-            AclChanges(
-                parts.acls, self.acl_spreading, durability, self.faults, is_enabled=is_guarded
-            ),
-            QuotaChanges(quotas, self.quota_spreading, durability, self.faults),
-            self.group_requests,
-            self.group_offsets,
-            self.consumer_group_calls,
-            self.streams_group_calls,
+            QuotaChanges(parts.quotas, quota_spreading, durability, self.faults),
+            *self.groups.serving,
             self.share_group_calls,
             GroupDeletion(
                 groups,
-                self.coordinator.listing,
+                self.groups.coordinator.listing,
                 self.shares.offsets,
                 cluster,
                 durability,
@@ -303,37 +202,28 @@ class KafkaService:
             DescribeProducers(places, self.producers, self.faults),
         )
         handlers = {**self.topology.controlled, **served(serving)}
-        if guard is not None:
-            handlers = guard.guarded(handlers, NEEDS)
         self.channel = RequestChannel(
-            self.throttles.throttled(handlers),
+            self.throttles.throttled(security.guarded(handlers)),
             parts.turns,
-            self._release,
+            self.groups.release,
             parts.statistics.kafka_requests,
             features,
         )
         figures = KafkaFigureHandlers(
-            parts, cluster, groups, self.coordinator.offsets, self.fetches
+            parts, cluster, groups, self.groups.coordinator.offsets, self.fetches
         )
         self.asked = (
             *self.topology.asked,
-            self.readers,
-            reports,
+            *self.groups.asked,
             self.handover,
             self.transactions.together,
             figures,
-            self.spreading,
-            self.acl_spreading,
-            self.quota_spreading,
-            self.config_spreading,
+            *self._spreading,
         )
         """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
             self.topology,
-            self.announcing,
-            self.group_requests,
-            self.consumer_group_calls,
-            self.streams_group_calls,
+            *self.groups.timed,
             self.share_group_calls,
             self.producers,
             self.fetches,
@@ -343,10 +233,7 @@ class KafkaService:
             self.handover,
             self.coordinator_logs,
             self.logins,
-            self.spreading,
-            self.acl_spreading,
-            self.quota_spreading,
-            self.config_spreading,
+            *self._spreading,
         )
 
     # -- events ----------------------------------------------------------------------------------
@@ -392,29 +279,16 @@ class KafkaService:
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """Handle the outcome of a call to a nameserver or to another broker."""
         self.throttles.begin(now)
-        for part in (
-            self.announcing,
-            self.handover,
-            self.spreading,
-            self.acl_spreading,
-            self.quota_spreading,
-            self.config_spreading,
-        ):
+        for part in (self.groups.announcing, self.handover, *self._spreading):
             if part.ended(outcome, now, effects):
                 return
         self.topology.ended(outcome, now, effects)
 
-    def _release(self, link: Link, now: int, effects: list[Effect]) -> None:
-        """Answer what waits on a link, on which another request came."""
-        self.group_requests.release(link, now, effects)
-        self.consumer_group_calls.release(link, now, effects)
-        self.streams_group_calls.release(link, now, effects)
-
     def _broker_started(self, name: str) -> None:
-        self.announcing.started(name)
+        self.groups.announcing.started(name)
 
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
-        delete = partial(self.group_offsets.topic_deleted, topic)
+        delete = partial(self.groups.offsets.topic_deleted, topic)
         self.cluster.postponed.do(f"offsets {topic}", delete)
         delete = partial(self.shares.topic_deleted, topic)
         self.cluster.postponed.do(f"shares {topic}", delete)
@@ -441,12 +315,9 @@ class KafkaService:
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
         self.shares.fetches.closed(link, now, effects)
-        self.notes.closed(link)
         self.logins.closed(link)
         is_known = self.channel.closed(link)
-        self.group_requests.closed(link, now, effects)
-        self.consumer_group_calls.closed(link, now, effects)
-        self.streams_group_calls.closed(link, now, effects)
+        self.groups.closed(link, now, effects)
         return is_known
 
     def due(self, now: int, effects: list[Effect]) -> None:
@@ -480,17 +351,11 @@ class KafkaService:
         self.topology.follow(now, effects)
         self.faults.report(now, effects)
         self.markings.follow_up(now, effects)
-        self.readers.follow()
-        self.group_requests.follow(now, effects)
-        self.consumer_group_calls.follow(now)
-        self.streams_group_calls.follow(now)
+        self.groups.follow(now, effects)
         self.handover.follow(now)
-        self.announcing.follow(now, effects)
         self.coordinator_logs.follow_up(now)
-        self.spreading.follow(now)
-        self.acl_spreading.follow(now)
-        self.quota_spreading.follow(now)
-        self.config_spreading.follow(now)
+        for spreading in self._spreading:
+            spreading.follow(now)
         self.throttles.follow_up(effects)
         self._set_timer(earliest(*[part.next_at for part in self._timed]), effects)
 
@@ -521,20 +386,14 @@ class KafkaService:
     def check(self) -> None:
         """Assert the invariants of all parts."""
         self.channel.check()
-        self.coordinator.check()
-        self.consumer_groups.check()
-        self.streams_group_calls.check()
+        self.groups.check()
         self.share_group_calls.check()
         self.fetches.check()
         self.shares.fetches.check()
         self.producers.check()
         self.transactions.check()
         self.topology.check()
-        self.readers.check()
-        self.announcing.check()
         self.logins.check()
-        self.spreading.check()
-        self.acl_spreading.check()
-        self.quota_spreading.check()
-        self.config_spreading.check()
+        for spreading in self._spreading:
+            spreading.check()
         self.throttles.check()
