@@ -37,21 +37,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steelyard.config import translation
 from steelyard.driver.accepting import Accepting, quiet
+from steelyard.driver.dialing import Dialing
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.driver.links import UNLIMITED, LinkLimits, Listening, Wire, dialect
 from steelyard.driver.logs import logger
 from steelyard.driver.measuring import Measuring
-from steelyard.driver.probing import probe
-from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
+from steelyard.driver.strangers import StrangerReports
+from steelyard.driver.timers import NodeTimers
+from steelyard.errors import ClosedError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
-    KAFKA,
     REMOTING,
     Admit,
     Answer,
@@ -74,7 +74,6 @@ from steelyard.nodes.seam import (
     Opened,
     Persist,
     Received,
-    Refused,
     Send,
     SetTimer,
 )
@@ -82,35 +81,22 @@ from steelyard.session_clock import STOOD_STILL_MS
 from steelyard.types import LogLine
 from steelyard.wire.certificates import distinguished_name
 from steelyard.wire.figures import ProcessFigures
-from steelyard.wire.strangers import Signs, Stranger, named, recognise, refusal
+from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
     import socket
     import ssl
-    from concurrent.futures import ThreadPoolExecutor
 
     from steelyard.driver.encryption import TlsContext
+    from steelyard.driver.flushing import Flushing
 
 T = TypeVar("T")
-
-STRANGER_MS = 60_000
-"""Minimum time between log lines about clients of one IP address at the wrong port."""
-PROBE_MS = 500
-"""Time for a server that closed a connection without responding to answer a probe."""
-STRANGERS_MAX = 1_000
-"""Maximum number of these that are remembered."""
 
 DRAIN_MAX = 4096
 """Maximum posts of other threads taken in one pass, so that sockets get their turn."""
 
 DUE_AGAIN_MS = 1_000
 """Delay after which a timer whose handler raised fires again."""
-
-FLUSH_AGAIN_MS = 100
-"""Delay after which a flush without a free file descriptor is retried."""
-
-FLUSH_RETRIES_PER_LINE = 300
-"""Number of consecutive retries per log line."""
 
 CHECK_SHARE = 20
 """Minimum time between two checks of a failing node, as a multiple of the last check's duration."""
@@ -156,10 +142,6 @@ class Driver:
         self._closed_by: BaseException | None = None
         self._on_hand = on_hand
         self._on_keep = on_keep
-        self._prepare_flush = prepare_flush
-        self._tls = tls
-        self._peer_tls = peer_tls
-        self._translation = translation(address_translation)
         self._stopped = False
         self._time_last = 0
         self._time_skew = 0
@@ -170,30 +152,39 @@ class Driver:
         self._write_scheduled = False
         self._read: list[tuple[Wire, bytes]] = []
         self._read_bytes = 0
-        self._strangers: dict[tuple[str, Stranger], int] = {}
-        """When a client of another protocol was last logged, by IP address."""
-        self._answerers: dict[str, tuple[int, str]] = {}
-        """Probes of servers that closed a connection without a response: when, and the result.
-        """
+        self._strangers = StrangerReports(self._log, self.clock)
         self._servers: list[asyncio.Server] = []
         self._watched: list[TlsContext] = []
         if peer_tls is not None:
             self._watch(peer_tls)
-        self._dials: set[asyncio.Task[None]] = set()
-        self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
+        self._dialing = Dialing(
+            loop=self._loop,
+            clock=self.clock,
+            wire=lambda spoken, address: Wire(self, spoken, address),
+            refused=self.handle,
+            closed=self.link_closed,
+            timeout_ms=self.limits.dial_timeout_ms,
+            tls=tls,
+            peer_tls=peer_tls,
+            address_translation=address_translation,
+        )
+        self._timers = NodeTimers(self._loop, self.clock, lambda key: self.handle(Due(key)))
         self._call_numbers = count(1)
         self._asked: dict[int, Callable[[Any], None]] = {}
         self._inbox: deque[Event] = deque()
         self._woken = False
-        self._tickets: list[int] = []
-        self._flushing = False
-        self._flusher: ThreadPoolExecutor | None = None
-        self._flush_retries = 0
+        self._flushing: Flushing | None = None
         if prepare_flush is not None:
-            # Loaded now, because later there may be no free descriptor for it.
-            from concurrent.futures import ThreadPoolExecutor
+            from steelyard.driver.flushing import Flushing
 
-            self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
+            self._flushing = Flushing(
+                prepare_flush,
+                loop=self._loop,
+                log=self._log,
+                synced=self._synced,
+                flushed=lambda ticket: self.handle(Flushed(ticket)),
+                failed=lambda error: self._crash("the disk failed; the broker is stopped", error),
+            )
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = 0
         self._measuring: Measuring | None = None
@@ -201,13 +192,13 @@ class Driver:
             self._measuring = Measuring(self._loop, self.accepting, self._failures, self._measured)
         self._perform_other: dict[type, Callable[[Any, int], None]] = {
             Answer: self._answer,
-            SetTimer: self._set_timer,
-            DropTimer: self._drop_timer,
-            Dial: self._dial,
+            SetTimer: self._timers.set,
+            DropTimer: self._timers.drop,
+            Dial: self._dialing.dial,
             Hang: self._hang,
             Admit: self._admit,
             Mute: self._mute,
-            Flush: self._ask_flush,
+            Flush: self._flush,
             Deliver: self._deliver,
             Persist: self._persist,
             LogLine: self._log_line,
@@ -284,8 +275,7 @@ class Driver:
         self._stop()
         for server in self._servers:
             server.close()
-        for task in self._dials:
-            task.cancel()
+        self._dialing.cancel()
         for wire in list(self._links.values()):
             wire.hang("the driver was closed")
         deadline = self._loop.time() + timeout_seconds
@@ -294,14 +284,15 @@ class Driver:
         for wire in list(self._links.values()):
             wire.cut("the driver was closed")
         await asyncio.sleep(0)
-        if self._flusher is not None:
-            await self._loop.run_in_executor(None, self._flusher.shutdown)
+        if self._flushing is not None:
+            await self._flushing.close()
 
     def _stop(self) -> None:
         self._stopped = True
-        for _, handle in self._timers.values():
-            handle.cancel()
-        self._timers.clear()
+        self._timers.stop()
+        self._dialing.stop()
+        if self._flushing is not None:
+            self._flushing.stop()
         for tls in self._watched:
             tls.close()
         if self._measuring is not None:
@@ -339,7 +330,7 @@ class Driver:
                 wrong.__cause__ = cause
                 on_answer(wrong)
         elif isinstance(event, Due) and event.key not in self._timers:
-            self._arm(event.key, now + DUE_AGAIN_MS, now)
+            self._timers.arm(event.key, now + DUE_AGAIN_MS, now)
         self._check_soon()
 
     def _effect_failed(self, effect: Effect, error: Exception, now: int) -> None:
@@ -535,14 +526,7 @@ class Driver:
 
     def link_insecure(self, wire: Wire, error: ssl.SSLError) -> None:
         """Close a link whose handshake failed, or that was tampered with."""
-        from steelyard.driver.encryption import words
-
-        assert wire.listening is not None
-        if self._may_tell(wire.ip, Stranger.TLS):
-            self._log.warning(
-                "no TLS with %s at %s: %s", wire.address, wire.listening.signs.here, words(error)
-            )
-        wire.hang("TLS failed")
+        self._strangers.insecure(wire, error)
 
     def link_read(self, wire: Wire, data: bytes) -> None:
         """Take received bytes. They wait for those of other links that are ready now."""
@@ -603,38 +587,7 @@ class Driver:
 
     def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None:
         """Handle an error of the peer. `head`: the connection's first bytes, if they contain it."""
-        stranger = recognise(head) if head and wire.listening is not None else None
-        is_bare = wire.encryption is not None and not wire.encryption.has_begun
-        if stranger is Stranger.KAFKA and wire.dialect == KAFKA and not is_bare:
-            stranger = None  # it asks for what is not served
-        if stranger is None:
-            self._log.warning("%s broke the protocol: %s", wire.address, error)
-            wire.cut(f"broke the protocol: {error}")
-            return
-        assert wire.listening is not None
-        signs = wire.listening.signs
-        if self._may_tell(wire.ip, stranger):
-            self._log.warning(
-                "%s speaks %s to %s; %s",
-                wire.address,
-                stranger.value,
-                signs.here,
-                signs.advice(stranger),
-            )
-        answer = refusal(stranger, signs)
-        if answer:
-            wire.transport.write(answer)
-        wire.hang(f"speaks {stranger.value}")
-
-    def _may_tell(self, ip: str, stranger: Stranger) -> bool:
-        """Return whether it is time for another line about such clients of an address."""
-        now = self.clock()
-        if now - self._strangers.get((ip, stranger), now - STRANGER_MS) < STRANGER_MS:
-            return False
-        if len(self._strangers) >= STRANGERS_MAX:
-            self._strangers.clear()
-        self._strangers[ip, stranger] = now
-        return True
+        self._strangers.broken(wire, error, head)
 
     def link_failed(self, wire: Wire, error: Exception) -> None:
         """Handle a bug in decoding a link's bytes, which the node has not seen."""
@@ -651,30 +604,8 @@ class Driver:
             self.handle(Closed(wire.link, reason))
 
     def link_unanswered(self, wire: Wire, reason: str) -> None:
-        """Probe a dialed server that closed the link without a response."""
-        asked_at, found = self._answerers.get(wire.address, (0, ""))
-        now = self.clock()
-        if self._stopped or self._tls_to(wire.dialect) is not None or now - asked_at < STRANGER_MS:
-            self.link_closed(wire, found or reason)
-            return
-        if len(self._answerers) >= STRANGERS_MAX:
-            self._answerers.clear()
-        self._answerers[wire.address] = (now, "")
-        task = self._loop.create_task(self._ask_again(wire, reason))
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
-
-    async def _ask_again(self, wire: Wire, reason: str) -> None:
-        """Close the link for the node, naming the server if it answers the probe."""
-        found = ""
-        try:
-            reached = self._translation.get(wire.address, wire.address)
-            found = named(wire.speech, await probe(reached, wire.speech, PROBE_MS))
-            self._answerers[wire.address] = (self.clock(), found)
-        except (OSError, ValueError, OverflowError):
-            pass  # not reachable any more, or no response
-        finally:
-            self.link_closed(wire, found or reason)
+        """Handle a dialed link that its server closed without a response."""
+        self._dialing.unanswered(wire, reason)
 
     def takes_second_descriptor(self, wire: Wire) -> bool:
         """Return whether the link may open another descriptor besides its socket."""
@@ -778,130 +709,10 @@ class Driver:
     def _log_line(self, effect: LogLine, now: int) -> None:
         self._log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
 
-    # -- timers ------------------------------------------------------------------------------------
+    def _flush(self, effect: Flush, now: int) -> None:
+        assert self._flushing is not None, "a node asked a driver without a disk for a flush"
+        self._flushing.ask(effect.ticket)
 
-    def _set_timer(self, effect: SetTimer, now: int) -> None:
-        armed = self._timers.get(effect.key)
-        if armed is not None:
-            if armed[0] <= effect.at:
-                # The handle fires too early and is then rearmed: cheaper than a cancel per change.
-                self._timers[effect.key] = (effect.at, armed[1])
-                return
-            armed[1].cancel()
-        self._arm(effect.key, effect.at, now)
-
-    def _arm(self, key: Hashable, at: int, now: int) -> None:
-        delay_seconds = max(0, at - now) / 1000
-        handle = self._loop.call_later(delay_seconds, self._fire, key)
-        self._timers[key] = (at, handle)
-
-    def _drop_timer(self, effect: DropTimer, now: int) -> None:
-        armed = self._timers.pop(effect.key, None)
-        if armed is not None:
-            armed[1].cancel()
-
-    def _fire(self, key: Hashable) -> None:
-        at, _ = self._timers[key]
-        now = self.clock()
-        if now < at:
-            self._arm(key, at, now)
-            return
-        del self._timers[key]
-        self.handle(Due(key))
-
-    # -- dialing -----------------------------------------------------------------------------------
-
-    def _dial(self, effect: Dial, now: int) -> None:
-        task = self._loop.create_task(self._connect(effect.address, effect.dialect))
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
-
-    async def _connect(self, address: str, dialect_name: str) -> None:
-        spoken = dialect(dialect_name)
-        name = address.rpartition(":")[0].strip("[]")
-        tls = self._tls_to(dialect_name)
-        try:
-            host, _, port = self._translation.get(address, address).rpartition(":")
-            async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
-                await self._loop.create_connection(
-                    lambda: Wire(self, spoken, address),
-                    host.strip("[]"),
-                    int(port),
-                    ssl=tls,
-                    server_hostname=None if tls is None else name,
-                )
-        except TimeoutError:
-            self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))
-        except (OSError, ValueError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            if tls is not None and not isinstance(error, ConnectionRefusedError):
-                reason += "; check that this port speaks TLS and that its certificate is trusted"
-            self.handle(Refused(address, reason))
-
-    def _tls_to(self, dialect_name: str) -> ssl.SSLContext | None:
-        """Return the TLS context of links that are dialed in that dialect."""
-        if self._peer_tls is not None and dialect_name == REMOTING:
-            return self._peer_tls.current
-        return self._tls
-
-    # -- flushing ----------------------------------------------------------------------------------
-
-    def _ask_flush(self, effect: Flush, now: int) -> None:
-        assert self._prepare_flush is not None, "a node asked a driver without a disk for a flush"
-        self._tickets.append(effect.ticket)
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush_tickets)
-
-    def _flush_tickets(self) -> None:
-        """Flush once for all tickets so far; later ones share the next flush."""
-        tickets, self._tickets = self._tickets, []
-        assert self._prepare_flush is not None
-        self._flush(self._prepare_flush(), tickets)
-
-    def _flush(self, sync: Callable[[], None], tickets: list[int]) -> None:
-        if self._stopped:
-            return
-        future = self._loop.run_in_executor(self._flusher, _timed, sync)
-        future.add_done_callback(lambda done: self._flush_done(done, sync, tickets))
-
-    def _flush_done(
-        self, done: asyncio.Future[float], sync: Callable[[], None], tickets: list[int]
-    ) -> None:
-        if done.cancelled() or self._stopped:
-            return
-        error = done.exception()
-        if isinstance(error, DescriptorsError):
-            # The disk was not accessed, so nothing is lost: everything that waits for it waits a
-            # little longer.
-            self._log.log(
-                logging.WARNING
-                if not self._flush_retries % FLUSH_RETRIES_PER_LINE
-                else logging.DEBUG,
-                "%s; trying again every %d ms, nothing is acknowledged meanwhile",
-                *(error, FLUSH_AGAIN_MS),
-            )
-            self._flush_retries += 1
-            self._loop.call_later(FLUSH_AGAIN_MS / 1000, self._flush, sync, tickets)
-            return
-        self._flush_retries = 0
-        if error is not None:
-            # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any
-            # more.
-            self._crash("the disk failed; the broker is stopped", error)
-            return
+    def _synced(self, seconds: float) -> None:
         if self._measuring is not None:
-            self._measuring.synced(done.result())
-        for ticket in tickets:
-            self.handle(Flushed(ticket))
-        if self._tickets:
-            self._loop.call_soon(self._flush_tickets)
-        else:
-            self._flushing = False
-
-
-def _timed(sync: Callable[[], None]) -> float:
-    """Sync; return how many seconds that took."""
-    began = time.monotonic()
-    sync()
-    return time.monotonic() - began
+            self._measuring.synced(seconds)
