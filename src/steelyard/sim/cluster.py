@@ -6,29 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
 
 from steelyard.acl.accounts import Accounts
 from steelyard.config import (
     BrokerConfig,
-    ClientConfig,
     ConsumerConfig,
     KafkaConfig,
     KafkaConsumerConfig,
     NameserverConfig,
     ProducerConfig,
-    StoreConfig,
 )
 from steelyard.errors import DamageError, DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
-from steelyard.nodes.broker.acl_users import AclUserStore
-from steelyard.nodes.broker.dynamic_configs import GROUP as GROUP_CONFIGS
-from steelyard.nodes.broker.dynamic_configs import DynamicConfigs
 from steelyard.nodes.broker.identity import identity_of
-from steelyard.nodes.broker.kafka.cluster.group_settings import OFFSET_RESET
-from steelyard.nodes.broker.kafka.cluster.offset_reset import EARLIEST
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.broker.quotas import CLIENT_ID, CONSUMER_BYTE_RATE, QuotaStore
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.nodes.consumer.remoting.contract import Stop as StopMember
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
@@ -37,10 +28,19 @@ from steelyard.nodes.producer import ProducerNode
 from steelyard.nodes.seam import KAFKA, Address, Link, Node
 from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
+from steelyard.sim.configs import (
+    BROKER_PORT,
+    GROUP,
+    KAFKA_PORT,
+    broker_config,
+    consumer_config,
+    operator_config,
+    prepare,
+    producer_config,
+)
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.kafka.application import KafkaApplication, member_config
 from steelyard.sim.kafka.producers.producing import KafkaProducing
-from steelyard.sim.kafka.shares.leaders import SHARE_GROUP
 from steelyard.sim.kafka.shares.member import (
     ShareMemberConfig,
     ShareMemberNode,
@@ -59,8 +59,8 @@ from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.seats import Seat
-from steelyard.sim.strangers import ACCOUNTS, CLIENT, LIAR, MEMBER, OPERATOR, Strangers
-from steelyard.sim.table import COMPACTION_INTERVAL_MS, CompactedTable
+from steelyard.sim.strangers import ACCOUNTS, LIAR, Strangers
+from steelyard.sim.table import CompactedTable
 from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import TopicAdministrator
 from steelyard.sim.transactions import Decisions
@@ -68,20 +68,12 @@ from steelyard.sim.workload import Listener, Publisher, commit_in, start_asked_i
 from steelyard.sim.world import Host, Process, Violation, World
 from steelyard.store.disk import Disk
 from steelyard.store.store import Store
-from steelyard.types import ConsumeFrom, MessageQueue, Subscription
+from steelyard.types import MessageQueue
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.ids import UniqueIds
 from steelyard.wire.remoting.message import decode_records
 
-GROUP = "group"
 NAMESERVER_PORT = 9876
-BROKER_PORT = 10911
-KAFKA_PORT = 9092
-HEARTBEAT_MS_MAX = 5_000
-"""Interval of heartbeats in KIP-848 groups, unless a third of the session is shorter."""
-EVERY_CLIENT = ((CLIENT_ID, None),)
-"""The entity of a quota that each client id has."""
-
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 
@@ -237,21 +229,12 @@ class SimCluster:
             config = LIAR if self.strangers.index(seat) else None
             self.run(seat, lambda now: AdminNode(config))
         else:
-            self.run(seat, lambda now: AdminNode(self._operator()))
+            self.run(seat, lambda now: AdminNode(operator_config(self.scenario)))
 
     @property
     def _accounts(self) -> dict[str, Accounts]:
         """What servers get in addition where there are accounts."""
         return {"accounts": ACCOUNTS} if self.scenario.accounts else {}
-
-    def _operator(self) -> ClientConfig:
-        return ClientConfig(**self._signing(OPERATOR.access_key, OPERATOR.secret.decode()))
-
-    def _signing(self, access_key: str, secret: str) -> dict[str, Any]:
-        """Return the settings of clients that sign, where there are accounts."""
-        if not self.scenario.accounts:
-            return {}
-        return {"access_key": access_key, "secret_key": secret}
 
     def add_strangers(self) -> None:
         """Let strangers ask all servers from now on."""
@@ -293,24 +276,7 @@ class SimCluster:
         mount = seat.host.disk.remount()
         if kill_in_write:
             seat.host.disk.cut_write(kill_in_write)
-        config = BrokerConfig(
-            name=seat.name,
-            address=f"{seat.host.ip}:{BROKER_PORT}",
-            nameservers=self.nameserver_addresses,
-            flush=scenario.flush,
-            default_queues=scenario.queues,
-            pull_bytes_max=scenario.pull_bytes_max,
-            hold_waiting_max=scenario.hold_waiting_max,
-            delayed_answers=scenario.delayed_answers,
-            store=StoreConfig(
-                segment_bytes=scenario.segment_bytes,
-                index_flush_rows=scenario.index_flush_rows,
-                disk_full_ratio=0.9 if scenario.disk_watermark else 1.0,
-                compaction_interval_ms=COMPACTION_INTERVAL_MS if scenario.table_keys else 0,
-            ),
-            acl_access_key=OPERATOR.access_key if scenario.accounts else "",
-            kafka=self._kafka_door(seat),
-        )
+        config = broker_config(scenario, seat, self.brokers, self.nameserver_addresses)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
 
         def take_dirty() -> Callable[[], None]:
@@ -341,26 +307,6 @@ class SimCluster:
             seat.process.die(f"could not start: {error}")
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
 
-    def _kafka_door(self, seat: Seat) -> KafkaConfig | None:
-        if not self.scenario.has_kafka:
-            return None
-        session_ms = self.scenario.kafka_session_timeout_ms
-        return KafkaConfig(
-            address=f"{seat.host.ip}:{KAFKA_PORT}",
-            node_id=1 + self.brokers.index(seat),
-            brokers=tuple(broker.name for broker in self.brokers),
-            group_flapping_delay_max_ms=self.scenario.flapping_delay_max_ms,
-            group_consumer_session_timeout_ms=session_ms,
-            group_consumer_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
-            group_streams_session_timeout_ms=session_ms,
-            group_streams_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
-            group_streams_num_standby_replicas=self.scenario.streams_standbys,
-            group_share_session_timeout_ms=session_ms,
-            group_share_heartbeat_interval_ms=min(HEARTBEAT_MS_MAX, session_ms // 3),
-            group_share_record_lock_duration_ms=self.scenario.share_lock_ms,
-            group_share_delivery_count_limit=self.scenario.share_deliveries_max,
-        )
-
     def _compare_logs(self, seat: Seat) -> None:
         """Check that everything seen in the broker's logs before is still there."""
         power_lost = seat.name in self.power_lost
@@ -384,35 +330,11 @@ class SimCluster:
         store = Store(self.parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
-        self._prepare(store)
+        prepare(self.scenario, store)
         return store
 
-    def _prepare(self, store: Store) -> None:
-        """Give a broker what operators would have told it, unless it knows that."""
-        if self.scenario.accounts:
-            users = AclUserStore(store.table("acl_users"))
-            if users.get(MEMBER.name) is None:
-                users.put(MEMBER)
-        if self.scenario.kafka_byte_rate:
-            quotas = QuotaStore(store.table("quotas"))
-            if not len(quotas):
-                rates = {CONSUMER_BYTE_RATE: float(self.scenario.kafka_byte_rate)}
-                quotas.merge([quotas.changed(EVERY_CLIENT, rates)])
-        if self.scenario.share_members:
-            configs = DynamicConfigs(store.table("configs"))
-            if not configs.of(GROUP_CONFIGS, SHARE_GROUP):
-                reset = {OFFSET_RESET: EARLIEST}
-                configs.merge([configs.changed(GROUP_CONFIGS, SHARE_GROUP, reset)])
-
     def _start_producer(self, seat: Seat) -> None:
-        config = ProducerConfig(
-            nameservers=self.nameserver_addresses,
-            group="publishers",
-            client_id=f"{seat.host.ip}@{seat.identity}",
-            default_topic_queues=self.scenario.queues,
-            checks=self.scenario.transactions_of_100 > 0,
-            **self._signing(CLIENT.access_key, CLIENT.secret.decode()),
-        )
+        config = producer_config(self.scenario, seat, self.nameserver_addresses)
         ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self.run(seat, lambda now: self.parts.producer(config, ids, rng))
@@ -427,20 +349,7 @@ class SimCluster:
 
     def _start_member(self, seat: Seat) -> None:
         scenario = self.scenario
-        config = ConsumerConfig(
-            nameservers=self.nameserver_addresses,
-            group=GROUP,
-            client_id=f"{seat.host.ip}@{seat.identity}",
-            subscriptions=tuple(Subscription(topic, scenario.tags) for topic in self.topics),
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-            strategy=scenario.strategy,
-            consume_batch=scenario.consume_batch,
-            pull_batch=scenario.pull_batch,
-            queue_messages_max=scenario.queue_messages_max,
-            orderly=scenario.ordered,
-            clean_handover=scenario.clean_handover,
-            **self._signing(MEMBER.name, MEMBER.password),
-        )
+        config = consumer_config(scenario, seat, self.nameserver_addresses, self.topics)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self.run(seat, lambda now: self.parts.consumer(config, rng))
         process, who = seat.process, f"{seat.name} {seat.runs}"

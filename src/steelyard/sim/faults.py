@@ -14,7 +14,8 @@ from functools import partial
 from steelyard.errors import DamageError
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import GROUP, SimCluster
+from steelyard.sim.cluster import SimCluster
+from steelyard.sim.configs import GROUP
 from steelyard.sim.network import NetworkPartition
 from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.rot_tables import flip_in_table, has_offsets

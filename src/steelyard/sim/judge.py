@@ -14,7 +14,8 @@ from steelyard.nodes.consumer.kafka import contract as kafka
 from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
-from steelyard.sim.cluster import BROKER_PORT, GROUP, SimCluster
+from steelyard.sim.cluster import SimCluster
+from steelyard.sim.configs import BROKER_PORT, GROUP
 from steelyard.sim.kafka.judge import (
     not_as_assigned,
     not_caught_up,

@@ -14,7 +14,8 @@ from steelyard.ledger import cost
 from steelyard.ledger.events import MemberLeft, Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import GROUP, NodeFactories, SimCluster
+from steelyard.sim.cluster import NodeFactories, SimCluster
+from steelyard.sim.configs import GROUP
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
 from steelyard.sim.kafka.application import KAFKA_GROUP
