@@ -181,6 +181,25 @@ def test_what_lies_before_the_start_is_passed_over() -> None:
     scene.say(FIRST, ACCEPT, 4_300)
 
 
+def test_a_renewal_that_was_passed_over_renews_nothing() -> None:
+    """1. A record comes as often as is allowed, and its lock ends: the leader gives it up. 2. Its member renews the lock:
+    what lies before the start is passed over. 3. So is an acceptance of a later record that is finished."""
+    scene = Scene()
+    record = Seen(PARTITION, 6, b"00000041")
+    scene.sent.sent(41, Message("T", b"00000041"))
+    scene.seen.delivered(FIRST, [(record, LIMIT)], 1_000, 1_010, scene.run)
+    scene.now = 1_010 + LOCK_MS + SLACK_MS
+    scene.get(SECOND, 2, scene.now)
+    scene.say(SECOND, ACCEPT, scene.now + 10, count=2)
+    scene.now += 100
+    for kind in (RENEW, ACCEPT):
+        kinds = {6: RENEW, 7: kind}
+        scene.seen.acknowledges(FIRST, PARTITION, kinds)
+        scene.seen.acknowledged(
+            FIRST, PARTITION, kinds, {6: LIMIT, 7: 1}, scene.now, scene.now + 10
+        )
+
+
 def test_who_has_lost_a_record_finishes_nothing() -> None:
     scene = Scene()
     scene.now = 4_200

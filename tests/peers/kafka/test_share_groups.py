@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -251,9 +252,12 @@ class KilledBroker:
         json.loads(line)
 
     def kill(self) -> None:
-        """SIGKILL to the server and its children, at once."""
+        """SIGKILL to the server and its children, at once. Their ports are free when all have ended."""
+        children = psutil.Process(self.process.pid).children()
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert not alive
 
 
 @contextmanager

@@ -203,8 +203,9 @@ class ShareWitness:
             fate.ending.pop(who.name, None)
             if kind == RENEW:
                 self.renewed += 1
-                if fate.hold is not None and fate.hold.who == who:
-                    fate.hold = replace(fate.hold, sent_at=sent_at)
+                had = fate.hold
+                if had is not None and had.who == who and not self._may_have_passed(where):
+                    fate.hold = replace(had, sent_at=sent_at)
                 continue
             if kind not in FINAL:
                 self.released += 1
@@ -227,7 +228,10 @@ class ShareWitness:
             self.rejected += kind == REJECT
 
     def _may_have_passed(self, where: Where) -> bool:
-        """Return whether the group's start may be behind a record: all up to it may be finished."""
+        """Return whether the group's start may be behind a record: all up to it may be finished.
+
+        The answer to an acknowledgement says nothing then: it is passed over.
+        """
         partition, offset = where
         return all(
             self._is_over(each, fate)
