@@ -35,17 +35,20 @@ class Security:
         if is_guarded:
             creates_topics = config.auto_create_topics_enable
             self._guard = Guard(acls, cluster, self.logins, creates_topics=creates_topics)
+        # What others ask the authorizer; None if there is none.
         self.may_create = None if self._guard is None else self._guard.may_create
         self.may_read = None if self._guard is None else self._guard.may_read
         user_spreading = UserSpreading(users, cluster, peer_requests, faults, has_logins=has_logins)
         acl_spreading = AclSpreading(acls, cluster, peer_requests, faults, is_used=is_guarded)
         self.spreading = (user_spreading, acl_spreading)
+        """Parts whose records go from broker to broker."""
         self.serving = (
             self.logins,
             UserCredentials(users, user_spreading, parts.durability, faults),
             DelegationTokens(self.logins.principal_of, ANONYMOUS),
             AclChanges(acls, acl_spreading, parts.durability, faults, is_enabled=is_guarded),
         )
+        """Parts that serve requests of Kafka clients."""
 
     @property
     def is_guarded(self) -> bool:

@@ -100,7 +100,9 @@ class GroupService:
             faults,
         )
         self.serving = (self.requests, self.offsets, self._consumer, self._streams)
+        """Parts that serve requests of Kafka clients."""
         self.timed = (self.announcing, self.requests, self._consumer, self._streams)
+        """Parts with something to do later."""
         self.asked = (self.readers, Reports(cluster, groups, self.coordinator))
         """Parts that serve requests at the RocketMQ listener."""
 
