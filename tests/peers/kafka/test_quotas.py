@@ -12,6 +12,8 @@ from tests.peers.kafka.servers import Running
 from tests.peers.kafka.test_tools import TOOLS, tool
 from tests.waiting import PATIENCE_S
 
+from steelyard import KafkaConsumer, TopicPartition
+
 pytestmark = pytest.mark.peer
 
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -96,6 +98,36 @@ def test_javas_producer_is_held_to_its_quota(cluster: Running, name: str) -> Non
     begun = time.monotonic()
     tool(f"{TOOLS}.ProducerPerformance", *words, "--producer-props", *props)
     assert time.monotonic() - begun > 0.9 * (seconds - BURST_S)
+
+
+def test_our_consumer_waits_for_its_quota(
+    cluster: Running, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker reads nothing from it for longer than a request may take: it waits, and keeps its connection (KIP-219)."""
+    make(cluster, name)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(3_000):  # three times what a burst may be
+        producer.produce(name, RECORD)
+    assert producer.flush(PATIENCE_S) == 0
+    limit(cluster, name)
+    with KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap,
+        client_id=name,
+        auto_offset_reset="earliest",
+        request_timeout_ms=3_000,
+        fetch_max_bytes=20_000_000,
+        max_partition_fetch_bytes=20_000_000,
+    ) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
+        begun = time.monotonic()
+        count = 0
+        while count < 3_000:
+            found = consumer.poll(1_000)
+            count += len(found)
+            assert time.monotonic() - begun < 3 * PATIENCE_S, count
+        seconds = time.monotonic() - begun
+    assert seconds > 0.75 * (3_000 * len(RECORD) / QUOTA - BURST_S), seconds
+    assert "time-out" not in caplog.text
 
 
 def test_another_client_is_not_slowed_down(cluster: Running, name: str) -> None:

@@ -117,6 +117,8 @@ class Cluster:
         """APIs that get no answer."""
         self.silent: dict[int, set[str]] = {}
         """The same, of one node."""
+        self.throttles: dict[int, int] = {}
+        """For how long the next answer to a fetch tells the client to wait, by node."""
         self.generation = 0
         self.share: tuple[int, ...] = (0, 1)
         """Partitions that a KIP-848 member is assigned."""
@@ -193,9 +195,10 @@ class Cluster:
         if not answered:
             return None  # it waits, as a real one does
         return FetchResponse(
+            throttle_time_ms=self.throttles.pop(self.asked[-1][0], 0),
             responses=tuple(
                 FetchableTopicResponse(key.topic, partitions=(data,)) for key, data in answered
-            )
+            ),
         )
 
     def _listoffsets(self, request: Request) -> ApiMessage:

@@ -192,6 +192,25 @@ def test_a_partition_that_moved_is_fetched_from_its_new_leader() -> None:
     assert asked[:3] == [1, 1, 2]
 
 
+def test_a_throttled_consumer_waits_before_it_fetches_again() -> None:
+    """1. A leader tells to wait for longer than a request may take. 2. It gets no fetch meanwhile, the other one does.
+    3. Then the consumer goes on, on the same connection."""
+    rig = Rig(group_id="", request_timeout_ms=30_000)
+    rig.cluster.throttles = {1: 60_000}
+    rig.cluster.fill(T0, b"1")
+    rig.ask(contract.Assign((T0, T1)))
+    assert rig.poll(1_000) == [b"1"]
+    rig.cluster.fill(T0, b"2")
+    rig.cluster.fill(T1, b"3")
+    assert rig.poll(50_000) == [b"3"]
+    assert rig.poll(5_000) == []
+    asked = [node for node, request in rig.cluster.asked if request.api.name == "Fetch"]
+    assert asked.count(1) == 1
+    assert asked.count(2) > 1
+    assert rig.poll(6_000) == [b"2"]
+    assert not [reason for reason in rig.hung if "a:9092" in reason]
+
+
 def test_nothing_is_fetched_of_what_is_paused_or_not_polled() -> None:
     rig = Rig(group_id="")
     rig.cluster.fill(T0, *[b"x"] * 10)

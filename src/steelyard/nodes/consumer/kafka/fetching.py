@@ -2,7 +2,8 @@
 
 The prefetched data is therefore bounded by `fetch_max_bytes` per broker, and a partition that is
 not polled, or is paused, is not fetched. Fetch sessions (KIP-227) are not used: every request names
-all its partitions.
+all its partitions. A broker whose quota was exceeded reads nothing from the connection for a while,
+which it tells; the next fetch waits for that, so that it does not time out (KIP-219).
 Source: clients/consumer/internals/AbstractFetch.java, FetchCollector.java.
 """
 
@@ -87,19 +88,24 @@ class Fetching:
         self._holdings = holdings
         self._lookups = lookups
         self._read_committed = config.isolation_level == "read_committed"
+        self._throttled: dict[Address, int] = {}
+        """Until when leaders whose quota this client has exceeded take no fetch (KIP-219)."""
 
     @property
     def due(self) -> int | None:
-        """Return when a partition that failed may be fetched again."""
+        """Return when a partition that failed, or whose leader throttles, may be fetched again."""
         times = [
             held.retry_at
             for held in self._holdings.by_partition.values()
             if held.retry_at and held.wants_fetch
         ]
+        times += self._throttled.values()
         return min(times, default=None)
 
     def act(self, now: int, effects: list[Effect]) -> None:
         """Send the fetches that are possible."""
+        for address in [each for each, until in self._throttled.items() if until <= now]:
+            del self._throttled[address]
         by_leader: dict[Address, list[Held]] = {}
         for partition, held in self._holdings.by_partition.items():
             if not held.wants_fetch or now < held.retry_at:
@@ -115,7 +121,7 @@ class Fetching:
             by_leader.setdefault(leader, []).append(held)
         for leader, found in by_leader.items():
             lane = Lane(leader, FETCH_LANE)
-            if self._calls.is_idle(lane):
+            if leader not in self._throttled and self._calls.is_idle(lane):
                 self._fetch(lane, found, now, effects)
 
     def _fetch(self, lane: Lane, found: list[Held], now: int, effects: list[Effect]) -> None:
@@ -170,6 +176,8 @@ class Fetching:
         if isinstance(reply, SteelyardError):
             self._failed(asked, lane, reply, now)
             return
+        if reply.throttle_time_ms > 0:
+            self._throttled[lane.address] = now + reply.throttle_time_ms
         came = any(
             part.records or part.error_code for t in reply.responses for part in t.partitions
         )
