@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -85,6 +86,38 @@ def test_librdkafka_is_held_to_its_quotas(cluster: Running, name: str) -> None:
     seconds = time.monotonic() - first
     consumer.close()
     assert is_held(seconds), seconds
+
+
+def test_consumers_of_one_name_share_a_quota(cluster: Running, name: str) -> None:
+    """Two connections get no more than one would: most of it after the burst, and not earlier."""
+    make(cluster, name)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    each = 15 * QUOTA // len(RECORD)
+    for _ in range(each):
+        producer.produce(name, RECORD)
+    assert producer.flush(PATIENCE_S) == 0
+    limit(cluster, name)
+
+    def read(number: int) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "client.id": name,
+                "group.id": f"{name}-{number}",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe([name])
+        for _ in range(each):
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            assert message.error() is None
+        consumer.close()
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(read, range(2))] == [None, None]
+    assert time.monotonic() - begun > 0.75 * (30 - BURST_S)
 
 
 def test_javas_producer_is_held_to_its_quota(cluster: Running, name: str) -> None:

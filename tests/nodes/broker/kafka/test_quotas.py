@@ -390,6 +390,31 @@ def test_a_consumer_reads_what_it_may_and_is_muted(quotas: Rig) -> None:
     assert fetched(4) == (2 * len(data), 0)
 
 
+def test_a_consumer_gains_nothing_by_another_connection(quotas: Rig) -> None:
+    """1. A client reads more than its quota. 2. On another link it gets nothing, and waits as long. 3. Then it gets more."""
+    data = batch(bytes(1_000))
+    for _ in range(4):
+        produced(quotas, data)
+    alter(quotas, altered({"client-id": "client"}, (CONSUMER, 150.0)))
+
+    def fetched(offset: int, link: int) -> tuple[int, int]:
+        asked = fetching(TOPIC, 0, offset, 100_000)
+        answer = quotas.ask(asked, 11, FetchResponse, link=link)
+        assert answer.error_code == 0
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        return sum(len(part.records or b"") for part in parts), answer.throttle_time_ms
+
+    assert fetched(0, quotas.link) == (len(data), 0)
+    size, throttle_ms = fetched(1, quotas.link)
+    assert (size, throttle_ms) == (len(data), round(2 * len(data) / 150 * 1000 - 10_000))
+    other = quotas.connect()
+    quotas.advance(1_000)
+    assert fetched(2, other) == (0, throttle_ms - 1_000)
+    assert quotas.muted[-1] == (other, throttle_ms - 1_000)
+    quotas.advance(throttle_ms - 1_000)
+    assert fetched(2, other)[0] == len(data)
+
+
 def test_owners_are_limited_in_number(quotas: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttles_module, "OWNERS_MAX", 1)
     alter(quotas, altered({"user": None}, (PRODUCER, 1.0), (CONSUMER, 1.0)))

@@ -25,4 +25,8 @@ class Allowance:
         """Take bytes at a quota of `limit` bytes/s; return for how many ms to be silent then."""
         paid_at = max(self._paid_at, now - WINDOW_MS) + size / limit * 1000
         self._paid_at = min(paid_at, now + THROTTLE_MS_MAX)
+        return self.owed_ms(now)
+
+    def owed_ms(self, now: int) -> int:
+        """Return for how many ms more to be silent, because of what was taken before."""
         return max(0, round(self._paid_at - now))

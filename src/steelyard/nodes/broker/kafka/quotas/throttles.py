@@ -4,7 +4,9 @@ The answer to a request that went beyond the quota says for how long the client 
 (`throttle_time_ms`); whatever it does, nothing is taken from its link for so long. What counts are
 the records in Produce requests, and in Fetch and ShareFetch responses. A fetch gets no more than a
 quota allows in WINDOW_MS, and is given what was read. (Apache Kafka gives it nothing, and the
-records later.)
+records later.) Until that is paid for, fetches on other links of the same owner are answered with
+nothing: whoever connects anew gains nothing by it. A ShareFetch gets one batch, because it locks
+records.
 Source: core/kafka/server/ClientQuotaManager.scala, KafkaApis.scala.
 """
 
@@ -114,17 +116,26 @@ class Throttles:
         message = call.message
         assert isinstance(message, FetchRequest | ShareFetchRequest)
         bytes_max = max(1, int(limit[0] * WINDOW_MS / 1000))
+        if isinstance(message, ShareFetchRequest) and self._owes(CONSUMER_BYTE_RATE, limit):
+            bytes_max = 1
 
         def complete(answer: ApiMessage) -> ApiMessage:
             assert isinstance(answer, FetchResponse | ShareFetchResponse)
             size = sum(
                 len(part.records or b"") for topic in answer.responses for part in topic.partitions
             )
+            if size and isinstance(answer, FetchResponse) and self._owes(CONSUMER_BYTE_RATE, limit):
+                answer, size = replace(answer, responses=()), 0
             throttle_ms = self._charge(CONSUMER_BYTE_RATE, call, limit, size)
             return replace(answer, throttle_time_ms=throttle_ms)
 
         message = replace(message, max_bytes=min(message.max_bytes, bytes_max))
         return completed(handler, call, message, complete, now, effects)
+
+    def _owes(self, key: str, limit: tuple[float, QuotaOwner]) -> bool:
+        """Return whether the owner of a quota is to be silent, because of an earlier request."""
+        allowance = self._allowances.get((key, limit[1]))
+        return allowance is not None and allowance.owed_ms(self._now) > 0
 
     def _charge(
         self, key: str, call: OpenRequest, limit: tuple[float, QuotaOwner], size: int
