@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.groups.kafka.conftest import GROUP, SESSION_MS, Rig, subscription
 
-from steelyard.groups.kafka.classic.deferring import REACHED_MS
+from steelyard.groups.kafka.classic.deferring import JOIN_AGAIN_MS, REACHED_MS
 from steelyard.groups.kafka.classic.rebalances import LEAVES_MS
 from steelyard.groups.kafka.effects import Began, Effects
 from steelyard.groups.kafka.waiting import JAVA
@@ -129,6 +132,50 @@ def test_member_that_leaves_takes_the_newcomers_along() -> None:
     assert rig.state().state == "PreparingRebalance"
     assert newcomer in rig.state().members
     assert rig.count_begun() == rig.begun + 1
+
+
+class CooperativeCrowd(Crowd):
+    """The same with a cooperative assignor, of which the third member has long been one."""
+
+    def join(self, member_id: str = "", **settings: Any) -> int:
+        return super().join(member_id, protocols={"cooperative-sticky": subscription()}, **settings)
+
+
+def test_newcomer_of_librdkafka_waits_until_it_can_come_to_the_second_round() -> None:
+    """It sends no JoinGroup within a second of its last one, and what others gave up would wait for it."""
+    rig = CooperativeCrowd()
+    rig.run(1_000)
+    rig.software = "librdkafka"
+    rig.come("fourth")
+    rig.run(JOIN_AGAIN_MS - 1)
+    assert rig.state().state == "Stable"
+    rig.run(1)
+    assert rig.state().state == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(
+    ("kind", "software"), [(Crowd, "librdkafka"), (CooperativeCrowd, JAVA), (CooperativeCrowd, "")]
+)
+def test_nobody_else_waits_for_that(kind: type[Crowd], software: str) -> None:
+    rig = kind()
+    rig.run(1_000)
+    rig.software = software
+    rig.come("fourth")
+    assert rig.state().state == "PreparingRebalance"
+
+
+def test_newcomers_of_librdkafka_wait_no_longer_than_others() -> None:
+    """Each comes a second after the one before: none is kept until the last one is ready."""
+    rig = CooperativeCrowd()
+    rig.run(1_000)
+    rig.software = "librdkafka"
+    for number in range(10):
+        if rig.state().state != "Stable":
+            break
+        rig.come(f"n{number}")
+        rig.run(900)
+    assert rig.state().state == "PreparingRebalance"
+    assert number == REACHED_MS // 900 + 1
 
 
 def test_newcomer_that_comes_while_the_leader_of_java_clients_assigns_does_not_wait() -> None:

@@ -9,7 +9,9 @@ Until then the group knows nothing of them: its members go on reading. There are
   rebalance up to an interval late, and those that heard of it first would stop reading and wait.
   While the leader assigns, newcomers to a group of Java clients do not wait: its members wait for
   the leader's answer then, and all rejoin at once. Other clients do so up to two seconds later
-  (librdkafka), and read nothing meanwhile.
+  (librdkafka), and read nothing meanwhile. A newcomer of librdkafka's to a group with a cooperative
+  assignor waits for JOIN_AGAIN_MS at least: before that it would not come to the second round, in
+  which it gets what others have given up in the first.
 - **Damping** (`groups.flapping`): a member that joins and goes again and again has to wait, longer
   each time. A rebalance that begins anyway does not end this.
 
@@ -30,7 +32,7 @@ from steelyard.groups.kafka.classic.waiting import LateAnswers
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Group
 from steelyard.groups.kafka.timers import SESSION, Timers
-from steelyard.groups.kafka.waiting import JAVA
+from steelyard.groups.kafka.waiting import JAVA, is_librdkafka
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 
@@ -40,6 +42,15 @@ DEFERRED = "deferred"
 REACHED_MS = 3_300
 """Time in which all members send a heartbeat: the usual interval, and some."""
 
+JOIN_AGAIN_MS = 1_020
+"""Time from one JoinGroup of librdkafka's to the next, unless it has given up partitions, and some.
+
+Source: rdkafka_cgrp.c, rd_kafka_cgrp_join_state_serve (`rkcg_join_intvl`).
+"""
+
+COOPERATIVE = "cooperative-sticky"
+"""The cooperative assignor of librdkafka."""
+
 DEFERRED_MAX = 10_000
 """Most JoinGroups that wait, in all groups."""
 
@@ -48,11 +59,15 @@ DEFERRED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class DeferredJoin(msgspec.Struct, frozen=True, eq=False):
-    """A JoinGroup that waits: for the end of the window, or until `until` if it is damped."""
+    """A JoinGroup that waits: for the end of the window, or until `until` if it is damped.
+
+    `ready_at`: when its client can take part in a second round.
+    """
 
     group_id: str
     join: Join
     until: int | None
+    ready_at: int = 0
 
 
 class DeferredJoins:
@@ -81,7 +96,8 @@ class DeferredJoins:
         if not _is_change(join):
             return False
         group.window.joined(now)
-        if not has_room or self._is_over(group, now):
+        ready_at = _ready_at(group, join, now)
+        if not has_room or (ready_at <= now and self._is_over(group, now)):
             return False
         member_id = join.request.member_id
         if member_id:
@@ -91,7 +107,7 @@ class DeferredJoins:
                 until = max(until, group.awaited_until + REACHED_MS)
             at = until + join.request.session_timeout_ms
             self._timers.set(group.key(SESSION, member_id), at)
-        self._add(group, join, None, now)
+        self._add(group, join, None, now, ready_at)
         return True
 
     def _is_over(self, group: ClassicGroup, now: int) -> bool:
@@ -103,11 +119,19 @@ class DeferredJoins:
         if not group.window.is_due(now):
             return False
         since = group.window.since
-        is_late = since is None or now >= since + REACHED_MS
-        return not group.window.most_ms or is_late or self._late.all_wait(group)
+        if not group.window.most_ms or since is None or now >= since + REACHED_MS:
+            return True
+        return now >= self._all_ready_at(group) and self._late.all_wait(group)
 
-    def _add(self, group: ClassicGroup, join: Join, until: int | None, now: int) -> None:
-        one = DeferredJoin(group.group_id, join, until)
+    def _all_ready_at(self, group: ClassicGroup) -> int:
+        """Return when the clients of all newcomers that wait can take part in a second round."""
+        waiting = self._by_group.get(group.group_id, ())
+        return max((one.ready_at for one in waiting), default=0)
+
+    def _add(
+        self, group: ClassicGroup, join: Join, until: int | None, now: int, ready_at: int = 0
+    ) -> None:
+        one = DeferredJoin(group.group_id, join, until, ready_at)
         self._by_group.setdefault(group.group_id, []).append(one)
         self._by_link.setdefault(join.asker.link, []).append(one)
         self._count += 1
@@ -133,6 +157,7 @@ class DeferredJoins:
         due_at, since = group.window.due_at, group.window.since
         assert due_at is not None
         assert since is not None
+        due_at = max(due_at, min(self._all_ready_at(group), since + REACHED_MS))
         return due_at if now < due_at else since + REACHED_MS
 
     def take(self, group_id: str, group: Group | None, now: int) -> list[Join]:
@@ -221,6 +246,14 @@ def _is_change(join: Join) -> bool:
     """Return whether a newcomer's request adds it to the group, and does not only get it an id."""
     request = join.request
     return bool(request.member_id) or request.group_instance_id is not None or join.version < 4
+
+
+def _ready_at(group: ClassicGroup, join: Join, now: int) -> int:
+    """Return when the client of a newcomer can take part in a second round."""
+    has_rounds = group.state is ClassicGroupState.STABLE and group.protocol == COOPERATIVE
+    if has_rounds and group.window.most_ms and is_librdkafka(join.asker.software):
+        return now + JOIN_AGAIN_MS
+    return now
 
 
 def _is_spared(group: ClassicGroup, join: Join) -> bool:
