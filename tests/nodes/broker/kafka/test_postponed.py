@@ -7,11 +7,14 @@ from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import committing
 from tests.nodes.broker.kafka.test_markers import side
+from tests.nodes.broker.kafka.test_metadata import _create_queues
 from tests.nodes.broker.kafka.test_produce import send
 
 from steelyard.errors import DiskFullError
+from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.cluster import postponed
 from steelyard.nodes.broker.kafka.cluster.postponed import RETRY_MS, PostponedWrites
+from steelyard.nodes.seam import Due
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.offsets import OffsetCommitResponse
 from steelyard.wire.kafka.messages.topics import (
@@ -87,3 +90,28 @@ def test_a_deleted_topic_leaves_no_offsets() -> None:
         rig.advance(2 * RETRY_MS)
         offset = side(rig).groups.coordinator.offsets.get("group", TopicPartition(TOPIC, 0))
         assert (offset is None) == (side(rig).cluster.topic(TOPIC) is None), room
+
+
+def test_queues_that_cannot_be_laid_out_are_tried_once_a_second() -> None:
+    """1. The disk takes new queues of a topic, and not what the cluster is to know of them. 2. Nothing is tried again with
+    each event. 3. With room the queues become partitions."""
+    refused = 0
+    for room in range(0, 400, 5):
+        rig = KafkaRig()
+        rig.create_topic()
+        rig.disk.room_bytes = room
+        _create_queues(rig, TOPIC, 8)
+        config = rig.node._parts.topics.get(TOPIC)
+        assert config is not None
+        cluster = side(rig).cluster
+        before = cluster.version
+        for _ in range(20):
+            rig.event(Due(KAFKA_TIMER))
+        assert cluster.version - before <= 2, room
+        rig.disk.room_bytes = None
+        rig.advance(2 * RETRY_MS)
+        topic = cluster.topic(TOPIC)
+        assert topic is not None
+        assert topic.layout.partitions == config.read_queue_nums, room
+        refused += cluster.version != before
+    assert refused

@@ -29,6 +29,7 @@ from steelyard.nodes.broker.kafka.cluster.claims import Claims, TopicClaim
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
+from steelyard.nodes.broker.kafka.cluster.postponed import RETRY_MS
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
 from steelyard.nodes.broker.parts import Parts
@@ -130,6 +131,8 @@ class Changes:
         self._waiting: list[Callable[[int, list[Effect]], None]] = []
         """(now, effects): changes that wait for one of these."""
         self._asking = False
+        self._cover_at = 0
+        """When to lay out this broker's new queues again, after that could not be stored."""
         self._disk_faults = parts.faults
         self._contradictions: set[tuple[str, str, str]] = set()
         self.touched: set[str] = set()
@@ -541,6 +544,8 @@ class Changes:
                 self.tell_nameservers(name, PendingCall(), now, effects)
         if not self._cluster.wanted or self._asking or not self._cluster.is_ready:
             return
+        if now < self._cover_at:  # otherwise each event would try again, and be followed by another
+            return
         wanted = dict(self._cluster.wanted)
         if self._cluster.is_controller:
             self._cover(self._cluster.me.name, wanted, _ignore, now, effects)
@@ -573,10 +578,17 @@ class Changes:
                 topics.append(replace(known, layout=layout))
 
         def after(faults: Faults, now: int, effects: list[Effect]) -> None:
-            for name, (code, text) in faults.items():
-                if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.POLICY_VIOLATION):
-                    fault = f"layout of topic {name} is not kept: {text}"
-                    self._disk_faults.tell(fault, now, effects)
+            refused = [
+                (name, text)
+                for name, (code, text) in faults.items()
+                if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.POLICY_VIOLATION)
+            ]
+            for name, text in refused:
+                fault = f"layout of topic {name} is not kept: {text}"
+                self._disk_faults.tell(fault, now, effects)
+            if refused:
+                self._cover_at = now + RETRY_MS
+                self._cluster.weigh_all()
             then(faults, now, effects)
 
         self.put(topics, after, now, effects)
