@@ -32,6 +32,7 @@ from steelyard.nodes.broker.kafka.figures import KafkaFigureHandlers
 from steelyard.nodes.broker.kafka.groups.handover import CoordinatorHandover
 from steelyard.nodes.broker.kafka.groups.internal_topics import InternalTopics
 from steelyard.nodes.broker.kafka.groups.service import GroupService
+from steelyard.nodes.broker.kafka.groups.share_groups import ShareGroupCalls
 from steelyard.nodes.broker.kafka.operations.telemetry import Telemetry
 from steelyard.nodes.broker.kafka.quotas.changes import QuotaChanges
 from steelyard.nodes.broker.kafka.quotas.spreading import QuotaSpreading
@@ -158,7 +159,9 @@ class KafkaService:
             security.may_read,
             now,
         )
-        self.share_group_calls = self.groups.share_calls(self.shares.groups)
+        self.share_group_calls = ShareGroupCalls(
+            self.shares.groups, cluster, durability, self.groups.requests.settle, self.faults
+        )
 
         self.transactions = TransactionService(
             parts,

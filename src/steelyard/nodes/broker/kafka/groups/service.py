@@ -1,14 +1,10 @@
-"""The parts that serve groups with a coordinator, composed for the Kafka listener.
-
-Members of share groups are here, too; what they read is in `shares`.
-"""
+"""The parts that serve classic, consumer and streams groups, composed for the Kafka listener."""
 
 from __future__ import annotations
 
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import CoordinatedGroups
-from steelyard.groups.kafka.share.groups import ShareGroups
 from steelyard.groups.kafka.streams.groups import StreamsGroups
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
@@ -21,7 +17,6 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
-from steelyard.nodes.broker.kafka.groups.share_groups import ShareGroupCalls
 from steelyard.nodes.broker.kafka.groups.streams_groups import StreamsGroupCalls
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.requests import PeerRequests
@@ -45,7 +40,6 @@ class GroupService:
         config, store, durability = parts.config.kafka, parts.store, parts.durability
         assert config is not None
         delayed_answers, clock = parts.config.delayed_answers, parts.pulse.clock
-        self._cluster, self._durability, self._faults = cluster, durability, faults
         self.readers = Readers(cluster)
         self.announcing = Announcing(cluster, groups, peer_requests)
         self.coordinator = Coordinator(
@@ -105,12 +99,6 @@ class GroupService:
         """Parts with something to do later."""
         self.asked = (self.readers, Reports(cluster, groups, self.coordinator))
         """Parts that serve requests at the RocketMQ listener."""
-
-    def share_calls(self, groups: ShareGroups) -> ShareGroupCalls:
-        """Return the part that serves the members of share groups."""
-        return ShareGroupCalls(
-            groups, self._cluster, self._durability, self.requests.settle, self._faults
-        )
 
     def release(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Answer what waits on a link, on which another request came."""

@@ -116,7 +116,7 @@ class Throttles:
         message = call.message
         assert isinstance(message, FetchRequest | ShareFetchRequest)
         bytes_max = max(1, int(limit[0] * WINDOW_MS / 1000))
-        if isinstance(message, ShareFetchRequest) and self._owes(CONSUMER_BYTE_RATE, limit):
+        if isinstance(message, ShareFetchRequest) and self._owes(limit[1]):
             bytes_max = 1
 
         def complete(answer: ApiMessage) -> ApiMessage:
@@ -124,7 +124,7 @@ class Throttles:
             size = sum(
                 len(part.records or b"") for topic in answer.responses for part in topic.partitions
             )
-            if size and isinstance(answer, FetchResponse) and self._owes(CONSUMER_BYTE_RATE, limit):
+            if size and isinstance(answer, FetchResponse) and self._owes(limit[1]):
                 answer, size = replace(answer, responses=()), 0
             throttle_ms = self._charge(CONSUMER_BYTE_RATE, call, limit, size)
             return replace(answer, throttle_time_ms=throttle_ms)
@@ -132,9 +132,9 @@ class Throttles:
         message = replace(message, max_bytes=min(message.max_bytes, bytes_max))
         return completed(handler, call, message, complete, now, effects)
 
-    def _owes(self, key: str, limit: tuple[float, QuotaOwner]) -> bool:
-        """Return whether the owner of a quota is to be silent, because of an earlier request."""
-        allowance = self._allowances.get((key, limit[1]))
+    def _owes(self, owner: QuotaOwner) -> bool:
+        """Return whether a consumer is to be silent, because of what was read before."""
+        allowance = self._allowances.get((CONSUMER_BYTE_RATE, owner))
         return allowance is not None and allowance.owed_ms(self._now) > 0
 
     def _charge(
