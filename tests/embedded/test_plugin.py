@@ -72,7 +72,10 @@ def test_fixtures_faults_and_the_log_of_a_failure(tmp_path: Path) -> None:
     done = run(tmp_path, ONE_SERVER, "--steelyard-brokers=2", "-rA")
     assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert done.stdout.count("log of the Steelyard server, call") == 1
-    assert "broker-b: data directory opened" in done.stdout.partition("log of the Steelyard server, call")[2]
+    assert (
+        "broker-b: data directory opened"
+        in done.stdout.partition("log of the Steelyard server, call")[2]
+    )
     servers = json.loads((tmp_path / "servers.json").read_text())
     assert len(servers) == 3
     assert not any(map(psutil.pid_exists, servers))
