@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from steelyard.driver.listening import Reservation, bind, exposed, kafka_doors, remoting_doors
 from steelyard.errors import ConfigError
+from steelyard.nodes.seam import Opened
 
 HOST = "127.0.0.1"
+
+Run = Callable[[Callable[..., object]], None]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares a port so")
 
@@ -69,3 +74,19 @@ def test_who_asks_nobody_for_a_login_says_so(
     assert len(found) == (1 if words else 0)
     for each in words:
         assert each in found[0]
+
+
+@linux
+def test_an_ipv4_client_of_a_dual_stack_listener_has_its_ipv4_address(run_scenario: Run) -> None:
+    async def scenario(bench: Any) -> None:
+        node = bench.node()
+        listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        await bench.drive(node).listen(listener)
+        for host in (HOST, "::1"):
+            _, writer = await bench.connect(f"{host}:{listener.getsockname()[1]}")
+            writer.close()
+        await bench.until(lambda: sum(isinstance(each, Opened) for each in node.events) == 2)
+        opened = [each.address for each in node.events if isinstance(each, Opened)]
+        assert [address.rpartition(":")[0] for address in opened] == [HOST, "[::1]"]
+
+    run_scenario(scenario)

@@ -48,6 +48,11 @@ def queues_of(table: RouteTable, topic: str) -> dict[str, int]:
     return {} if route is None else {q.broker_name: q.read_queue_nums for q in route.queue_datas}
 
 
+def perms_of(table: RouteTable, *topics: str) -> list[int]:
+    routes = map(table.route, topics)
+    return [data.perm for route in routes if route is not None for data in route.queue_datas]
+
+
 NAMES = st.sampled_from(("a", "b", "c"))
 TOPICS = st.sets(st.sampled_from(("t1", "t2", "t3")))
 
@@ -230,6 +235,20 @@ def test_write_permission_is_taken_and_given_until_the_broker_says_otherwise() -
     assert table.set_write_permission("a", allowed=True) == 2
     assert perm() == 6
     assert table.set_write_permission("nobody", allowed=True) == 0
+
+
+def test_a_new_topic_does_not_give_write_permissions_back() -> None:
+    table = RouteTable()
+    table.register(broker("a", "t", "t2"), 1, 0)
+    table.set_write_permission("a", allowed=False)
+    table.register(broker("a", "t", "t2", "new", version=2), 1, 0)
+    assert perms_of(table, "t", "t2", "new") == [4, 4, 6]
+    table.register(broker("a", "t", "t2", "new", version=3, queues=8), 1, 0)
+    assert perms_of(table, "t", "t2", "new") == [6, 6, 6]
+    table.set_write_permission("a", allowed=False)
+    table.link_closed(1)
+    table.register(broker("a", "t", "t2", "new", version=3, queues=8), 2, 0)
+    assert perms_of(table, "t", "t2", "new") == [6, 6, 6]
 
 
 def test_strangers_are_ignored() -> None:

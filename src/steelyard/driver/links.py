@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import cache
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steelyard.driver.sending import LinkSending
@@ -515,8 +516,14 @@ class Wire(asyncio.Protocol):
 
 
 def _peer(name: object) -> str:
-    """Format a socket's peer name as `ip:port`; IPv6 in brackets."""
+    """Format a socket's peer name as `ip:port`; IPv6 in brackets.
+
+    An IPv4 client of a listener for both has its IPv4 address, as in Java.
+    """
     if not isinstance(name, tuple) or len(name) < 2:
         return "unknown:0"
     host, port = str(name[0]), int(name[1])
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if ":" not in host:
+        return f"{host}:{port}"
+    mapped = IPv6Address(host).ipv4_mapped
+    return f"[{host}]:{port}" if mapped is None else f"{mapped}:{port}"

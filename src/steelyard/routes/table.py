@@ -71,6 +71,8 @@ class Full(msgspec.Struct, frozen=True):
 
 
 class _Live(msgspec.Struct):
+    """A broker that is there. `queues`: its topics as it registered them last."""
+
     cluster: str
     broker_name: str
     address: str
@@ -79,6 +81,7 @@ class _Live(msgspec.Struct):
     link: int
     heard_at: int
     expiry_ms: int
+    queues: dict[str, QueueData]
 
 
 class RouteTable:
@@ -126,9 +129,10 @@ class RouteTable:
         names = self._clusters.setdefault(broker.cluster, [])
         if broker.broker_name not in names:
             names.append(broker.broker_name)
+        queues = {} if old is None or known is None else known.queues
         if broker.broker_id == MASTER_ID:
-            first = old is None or known is None or known.version != broker.version
-            self._take_topics(broker, changed=first)
+            changed = not queues or known is None or known.version != broker.version
+            self._take_topics(broker, queues, changed=changed)
         self._live[key] = _Live(
             broker.cluster,
             broker.broker_name,
@@ -138,6 +142,7 @@ class RouteTable:
             link,
             now,
             broker.expiry_ms,
+            queues,
         )
         return self._master_for(broker)
 
@@ -156,18 +161,28 @@ class RouteTable:
             for address in data.broker_addrs.values():
                 self.unregister(data.cluster, data.broker_name, address)
 
-    def _take_topics(self, broker: BrokerRegistration, *, changed: bool) -> None:
+    def _take_topics(
+        self, broker: BrokerRegistration, queues: dict[str, QueueData], *, changed: bool
+    ) -> None:
+        """Take what is new since the broker registered `queues`, and note it there.
+
+        The rest stays as it is: an operator may have forbidden writes.
+        """
         name = broker.broker_name
         for topic, config in broker.topics.items():
             by_broker = self._queues.setdefault(topic, {})
-            if changed or name not in by_broker:
-                by_broker[name] = QueueData(
-                    name,
-                    config.read_queue_nums,
-                    config.write_queue_nums,
-                    config.perm,
-                    config.topic_sys_flag,
-                )
+            is_known = name in by_broker
+            if is_known and not changed:
+                continue
+            data = QueueData(
+                name,
+                config.read_queue_nums,
+                config.write_queue_nums,
+                config.perm,
+                config.topic_sys_flag,
+            )
+            if not is_known or queues.get(topic) != data:
+                by_broker[name] = queues[topic] = data
 
     def _master_for(self, broker: BrokerRegistration) -> Master:
         if broker.broker_id == MASTER_ID:
@@ -222,7 +237,7 @@ class RouteTable:
     def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
         """Allow or forbid writes to all topics of a broker; return their number.
 
-        Applies until the broker registers something new.
+        Applies to each of them until the broker registers other settings for it, or comes back.
         """
         count = 0
         for by_broker in self._queues.values():

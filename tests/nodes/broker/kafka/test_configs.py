@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import producing
@@ -10,6 +11,7 @@ from tests.nodes.broker.kafka.requests import producing
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings
 from steelyard.nodes.broker.retention import log_configs
+from steelyard.nodes.seam import Opened, Received
 from steelyard.store.log_config import LogConfig
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import configs as messages
@@ -27,6 +29,10 @@ from steelyard.wire.kafka.messages.logs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import TopicConfigList
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 
 E = ErrorCode
 TOPIC_KIND, BROKER_KIND = 2, 4
@@ -314,3 +320,17 @@ def test_other_kinds_of_resources_are_not_listed(rig: KafkaRig) -> None:
     assert answer.error_code == E.UNSUPPORTED_VERSION
     old = rig.ask(messages.ListConfigResourcesRequest(), 0, messages.ListConfigResourcesResponse)
     assert list(old.config_resources) == []  # subscriptions to clients' metrics
+
+
+def test_a_list_of_topics_of_rocketmq_leaves_the_settings_alone(rig: KafkaRig) -> None:
+    """Its attributes are changes of RocketMQ's own."""
+    rig.create_topic(settings={"retention.ms": "-1", "cleanup.policy": "compact"})
+    known = rig.node._parts.topics.get(TOPIC)
+    assert known is not None
+    link = rig.links = rig.links + 1
+    rig.event(Opened(link, "10.0.0.7:5000"))
+    asked = replace(known, attributes={"+message.type": "NORMAL", "+cleanup.policy": "DELETE"})
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+    body = fastjson.write(TopicConfigList((asked,)))
+    rig.event(Received(link, Command(code, 1, ONEWAY_FLAG, body=body)))
+    assert rig.node._parts.topics.get(TOPIC) == known

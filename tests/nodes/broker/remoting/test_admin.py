@@ -20,6 +20,7 @@ from steelyard.wire.remoting.bodies import (
     TopicStatsTable,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
 
 CREATE, DELETE = RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER
 HEADER: dict[str, object] = {
@@ -176,6 +177,36 @@ def test_several_topics_and_groups_at_once(rig: Rig) -> None:
     assert rig.ask(link, update, body=groups).code == 0
     body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
     assert list(fastjson.read(SubscriptionGroupTable, body).subscription_group_table) == ["g", "h"]
+
+
+def test_a_list_with_a_bad_name_changes_nothing(rig: Rig) -> None:
+    link = rig.connect()
+    update = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+    mixed = TopicConfigList((TopicConfig("T1"), TopicConfig("no way")))
+    assert rig.ask(link, update, body=mixed).code == ResponseCode.SYSTEM_ERROR
+    assert "T1" not in topics(rig, link)
+    update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    groups = GroupConfigList((SubscriptionGroupConfig("g"), SubscriptionGroupConfig("no way")))
+    assert rig.ask(link, update, body=groups).code == ResponseCode.SYSTEM_ERROR
+    body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+    assert not fastjson.read(SubscriptionGroupTable, body).subscription_group_table
+
+
+def test_attributes_of_a_list_are_changes_of_those_that_a_topic_has(rig: Rig) -> None:
+    link = rig.connect()
+
+    def change(**attributes: str) -> Command:
+        body = TopicConfigList((TopicConfig("T", 1, 1, attributes=attributes),))
+        return rig.ask(link, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+
+    assert change(**{"+cleanup.policy": "COMPACTION", "+message.type": "NORMAL"}).code == 0
+    assert topics(rig, link)["T"].attributes == {"cleanup.policy": "compact"}
+    assert change().code == 0
+    assert topics(rig, link)["T"].attributes == {"cleanup.policy": "compact"}
+    for wrong in ({"cleanup.policy": "DELETE"}, {"+cleanup.policy": "NEVER"}, {"": ""}):
+        assert change(**wrong).code == ResponseCode.SYSTEM_ERROR
+    assert change(**{"-cleanup.policy": ""}).code == 0
+    assert topics(rig, link)["T"].attributes == {"cleanup.policy": "delete"}
 
 
 def test_groups_that_nobody_has_configured_are_listed(rig: Rig) -> None:

@@ -7,7 +7,8 @@ from tests.nodes.broker.conftest import GROUP, Rig
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.nodes.broker.remoting.schedule import SECONDS
-from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.bodies import LockBatchBody, SubscriptionGroupConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.message import MessageView
 
@@ -48,6 +49,22 @@ def test_a_message_comes_back_later_and_later_until_it_is_given_up(rig: Rig) -> 
     assert back(rig, link, view, maxReconsumeTimes=3) == 0
     (dead,) = rig.messages(DEAD)
     assert (dead.body, dead.reconsume_times) == (b"body", 4)
+
+
+@pytest.mark.parametrize(
+    ("tries", "is_locked", "is_dead"), [(2, 1, 1), (2, 0, 0), (1, 1, 0), (3, 0, 1)]
+)
+def test_an_ordered_consumer_gives_a_message_up(
+    rig: Rig, tries: int, is_locked: int, is_dead: int
+) -> None:
+    """Java before 5.1.1 sends it with the number of tries before the last one."""
+    link = rig.connect()
+    if is_locked:
+        queues = (MessageQueue(TOPIC, "broker-a", 0),)
+        rig.ask(link, RequestCode.LOCK_BATCH_MQ, body=LockBatchBody(GROUP, "c", queues))
+    assert rig.send(link, topic=RETRY, i="DELAY\x011", j=tries, l=2).code == 0
+    rig.advance(1_000)
+    assert (len(rig.messages(DEAD)), len(rig.messages(RETRY))) == (is_dead, 1 - is_dead)
 
 
 def test_the_consumer_may_name_the_delay_or_give_up_at_once(rig: Rig) -> None:

@@ -12,12 +12,14 @@
 | 316 | delete the queues of topics that do not exist any more | nothing is to be done |
 
 201 lists groups that were configured, have members, or have committed something. 5.x asks for 21
-and 201 by pages. Topic attributes are kept, because the Kafka listener needs them (18). Of the
-attributes in 17, `cleanup.policy` has an effect. Ignored: permissions of the whole broker.
+and 201 by pages. Of the attributes in 17 and 18, `cleanup.policy` has an effect; those of the Kafka
+listener are not changed here. Ignored: permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -84,9 +86,9 @@ class AdminHandlers:
             header.topic_filter_type,
             header.topic_sys_flag or 0,
             header.order,
+            _attribute_changes(header.attributes or ""),
         )
-        policy = _asked_policy(header.attributes or "")
-        return self._put_topics(request, (config,), now, effects, policy)
+        return self._put_topics(request, (config,), now, effects)
 
     @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
     def update_topics(
@@ -101,13 +103,15 @@ class AdminHandlers:
         configs: tuple[TopicConfig, ...],
         now: int,
         effects: list[Effect],
-        policy: str = "",
     ) -> Command | None:
+        """Create or change topics, all or none; their attributes are changes (`_asked_policy`)."""
         for config in configs:
             if config.topic_name in self._topics.system:
                 remark = f"The topic[{config.topic_name}] is conflict with system topic."
                 return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-        configs = tuple(self._with_attributes(config, policy) for config in configs)
+        configs = tuple(self._with_attributes(config) for config in configs)
+        for config in configs:
+            self._topics.check_config(config)
         new = [config for config in configs if config != self._topics.get(config.topic_name)]
         for config in new:
             self._topics.put(config, now)
@@ -115,17 +119,17 @@ class AdminHandlers:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, request.reply(), effects)
 
-    def _with_attributes(self, config: TopicConfig, policy: str) -> TopicConfig:
-        """Keep the known attributes if a change names none: they are the Kafka listener's.
+    def _with_attributes(self, asked: TopicConfig) -> TopicConfig:
+        """Return a topic's settings with the attributes that it has after the changes asked for.
 
-        `policy`: the cleanup policy that is asked for. That of a topic of the Kafka listener is
-        changed there.
+        Those that the Kafka listener gave it are changed there. Raises Refusal.
         """
-        known = self._topics.get(config.topic_name)
-        attributes = config.attributes or ({} if known is None else known.attributes)
+        known = self._topics.get(asked.topic_name)
+        attributes = {} if known is None else known.attributes
+        policy = _asked_policy(asked.attributes)
         if policy and ID_ATTRIBUTE not in attributes:
             attributes = {**attributes, POLICY_ATTRIBUTE: policy}
-        return replace(config, attributes=attributes)
+        return replace(asked, attributes=attributes)
 
     @serves(RequestCode.DELETE_TOPIC_IN_BROKER)
     def delete_topic(
@@ -222,7 +226,10 @@ class AdminHandlers:
 
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
     def update_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        for config in fastjson.read(GroupConfigList, request.body).group_config_list:
+        configs = fastjson.read(GroupConfigList, request.body).group_config_list
+        for config in configs:
+            self._groups.check_config(config)
+        for config in configs:
             self._groups.put(config, now)
         return request.reply()
 
@@ -257,15 +264,27 @@ _POLICIES = {"DELETE": "delete", "COMPACTION": "compact"}
 """The values of RocketMQ's attribute, and what they are called in Kafka's settings."""
 
 
-def _asked_policy(attributes: str) -> str:
-    """Return the cleanup policy in the attributes of 17, "" without one; Kafka's name for it.
+def _attribute_changes(text: str) -> dict[str, str]:
+    """Return the attributes in the header of 17, `+name=value` or `-name` separated by commas.
 
-    They are `+name=value` to set one, and `-name` for its default, separated by commas. Raises
-    Refusal for an unknown policy. Source: common/attribute/AttributeParser.java, TopicAttributes.
+    Source: common/attribute/AttributeParser.java.
+    """
+    pairs = (part.strip().partition("=") for part in text.split(",") if part.strip())
+    return {name: value for name, _, value in pairs}
+
+
+def _asked_policy(changes: Mapping[str, str]) -> str:
+    """Return the cleanup policy in changes of attributes, "" without one; Kafka's name for it.
+
+    `changes`: `+name` with the value to set, or `-name` for the default. Raises Refusal for any
+    other name and for an unknown policy. Source: common/attribute/AttributeUtil.java,
+    common/TopicAttributes.java.
     """
     policy = ""
-    for text in attributes.split(","):
-        name, _, value = text.strip().partition("=")
+    for name, value in changes.items():
+        if not name.startswith(("+", "-")):
+            remark = f"wrong format key: {name[:100]}; expected +name to set it, -name to remove it"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         if name == f"-{POLICY_ATTRIBUTE}":
             policy = "delete"
         elif name == f"+{POLICY_ATTRIBUTE}":

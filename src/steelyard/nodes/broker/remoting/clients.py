@@ -73,6 +73,7 @@ class Clients:
         groups: SubscriptionGroups,
         committed: CommittedOffsets,
         pulls: Pulls,
+        locks: QueueLocks,
     ) -> None:
         self._config = parts.config
         self._registry = parts.registry
@@ -84,11 +85,11 @@ class Clients:
         self._flapping = Flapping()
         self._pulls = pulls
         self._clock = parts.pulse.clock
-        self._locks = QueueLocks(parts.config.lock_expiry_ms, self._clock)
+        self._locks = locks
         delayed = parts.config.delayed_answers
         self._notifications = Notifications(parts.registry, groups, may_wait=delayed)
         self._waiting_locks = WaitingLocks(
-            self._locks, parts.registry, self._notifications, enabled=delayed
+            locks, parts.registry, self._notifications, enabled=delayed
         )
 
     # -- membership ------------------------------------------------------------------------------

@@ -36,11 +36,16 @@ class SubscriptionGroups:
         """Return a copy of the settings that operators have set."""
         return dict(self._configs)
 
-    def put(self, config: SubscriptionGroupConfig, now: int) -> None:
-        group = config.group_name
-        check_group(group)
-        if group not in self._configs and len(self._configs) >= GROUPS_MAX:
+    def check_config(self, config: SubscriptionGroupConfig) -> None:
+        """Raise ProtocolError if a group cannot be configured like this."""
+        check_group(config.group_name)
+        if config.group_name not in self._configs and len(self._configs) >= GROUPS_MAX:
             raise ProtocolError(f"more than {GROUPS_MAX} groups")
+
+    def put(self, config: SubscriptionGroupConfig, now: int) -> None:
+        """Configure a group. Raises ProtocolError for an invalid name, StorageError."""
+        self.check_config(config)
+        group = config.group_name
         self._table.put(group, msgspec.json.encode(config))
         self._configs[group] = config
         self.version = DataVersion(now, self.version.counter + 1)

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from steelyard.errors import MessageError
+from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.delays import Delays
@@ -83,6 +84,7 @@ class Sends:
         self,
         parts: Parts,
         groups: SubscriptionGroups,
+        locks: QueueLocks,
         delays: Delays,
         transactions: Transactions,
     ) -> None:
@@ -90,6 +92,7 @@ class Sends:
         self._batch_messages_max = parts.config.batch_messages_max
         self._topics = parts.topics
         self._groups = groups
+        self._locks = locks
         self._writer = parts.writer
         self._delays = delays
         self._transactions = transactions
@@ -303,10 +306,7 @@ class Sends:
             return topic, queue_id, Properties.of(properties)
         if topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
-            tries_max = header.max_reconsume_times
-            if tries_max is None:
-                tries_max = self._groups.get(group).retry_max_times
-            if header.reconsume_times > tries_max:
+            if self._is_last_try(group, header, now):
                 for name in (props.DELAY, *TIMER_PROPERTIES):
                     properties.pop(name, None)
                 topic, queue_id = dlq_topic(group), 0
@@ -314,6 +314,18 @@ class Sends:
                     self._registration.changed(now, effects)
         topic, queue_id, properties = self._delays.divert(topic, queue_id, properties, now)
         return topic, queue_id, Properties.of(properties)
+
+    def _is_last_try(self, group: str, header: AnySend, now: int) -> bool:
+        """Return whether a message that a consumer sends back has been tried often enough.
+
+        Ordered consumers try again themselves and send it when they have reached the limit. Those
+        before 5.1.1 do so with the number of tries before the last one.
+        """
+        tries_max = header.max_reconsume_times
+        if tries_max is None:
+            tries_max = self._groups.get(group).retry_max_times
+        tries = header.reconsume_times
+        return tries > tries_max or (tries == tries_max and self._locks.locked(group, now))
 
     def _diverted(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from steelyard.errors import CorruptError, DiskFullError, MessageError, ProtocolError, StorageError
+from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.nodes.access.guard import AccessGuard
 from steelyard.nodes.access.needs import NEEDS, NeedLevel, check_complete
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion, Visible
@@ -100,10 +101,11 @@ class RemotingService:
         self._schedule = Schedule(parts)
         delays = Delays(self._schedule, timers)
         self._transactions = Transactions(parts, delays)
-        self.clients = Clients(parts, self._groups, self._committed, self.pulls)
+        locks = QueueLocks(parts.config.lock_expiry_ms, parts.pulse.clock)
+        self.clients = Clients(parts, self._groups, self._committed, self.pulls, locks)
         self._relays = Relays(parts)
         self._queries = Queries(parts, self._conversion)
-        sends = Sends(parts, self._groups, delays, self._transactions)
+        sends = Sends(parts, self._groups, locks, delays, self._transactions)
         self._replies = Replies(parts, sends)
         self.admin = AdminHandlers(
             parts,
