@@ -27,8 +27,8 @@ MODULES = ("client", "producer", "push", "pull", "lite_pull", "kafka")
 WORDS = (
     (r"\basync (?=def|with|for)", ""),
     (r"\bawait ", ""),
-    (r"\b__a(?=enter__|exit__|iter__)", "__"),
-    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\b__a(?=enter__|exit__|iter__|next__)", "__"),
+    (r"\bStopAsyncIteration\b", "StopIteration"),
     (
         r"from asyncio import Future, Lock",
         "from concurrent.futures import Future\nfrom threading import Lock",

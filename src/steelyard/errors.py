@@ -42,6 +42,16 @@ class SteelyardError(Exception):
     code: int = -1
     retriable: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy without the constructor, whose arguments are not `args`."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(cls: type[SteelyardError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class ConfigError(SteelyardError, ValueError):
     """A setting is invalid; the text names it and says what is expected."""

@@ -125,8 +125,8 @@ class Reading(Generic[Key, Value]):
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)
         self._unread: deque[ConsumerRecord] = deque()
-        """Records fetched by an iteration but not yielded yet, or from one on that a deserializer
-        refused: the next poll reads them again."""
+        """Records fetched by an iteration but not yielded yet, or by a poll that did not return
+        them: the next poll reads them again."""
         self._closed = False
         self.make()  # raises ConfigError now rather than later
 
@@ -162,18 +162,22 @@ class Reading(Generic[Key, Value]):
 
         The others stay unread. Raises DeserializationError if the first one fails.
         """
-        whole, error = self._deserializers.records(records)
+        try:
+            whole, error = self._deserializers.records(records)
+            self._intercept(records[: len(whole)], began_at_ns)
+        except BaseException:  # Ctrl-C, for instance: the poll returns none of them
+            self._unread.extend(records)
+            raise
         if error is not None:
             self._unread.extend(records[len(whole) :])
             if not whole:
                 raise error
-        self._intercept(records[: len(whole)], began_at_ns)
         return whole
 
     def unread(self) -> dict[TopicPartition, int]:
         """Return the offset of the first unread record of each partition that has any."""
         first: dict[TopicPartition, int] = {}
-        for record in self._unread:
+        for record in list(self._unread):  # another thread may iterate
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
@@ -183,11 +187,13 @@ class Reading(Generic[Key, Value]):
         self._unread.clear()
         self._unread.extend(kept)
 
-    def rewinds(self) -> list[Call[None]]:
-        """Return the node's calls to fetch the unread records again."""
-        calls: list[Call[None]] = [Seek(partition, at) for partition, at in self.unread().items()]
-        self._unread.clear()
-        return calls
+    def rewinds(self, partitions: Iterable[TopicPartition] | None = None) -> list[Call[None]]:
+        """Return the node's calls to fetch the unread records again, those of all by default."""
+        unread = self.unread()
+        chosen = unread if partitions is None else [key for key in partitions if key in unread]
+        for key in chosen:
+            self.forget(key)
+        return [Seek(key, unread[key]) for key in chosen]
 
     def _commit_call(self, offsets: Offsets | None) -> Commit:
         if offsets is None:

@@ -51,8 +51,7 @@ class Client:
     async def _end(self, stop: Call[None]) -> None:
         """Close. What runs meanwhile, such as a hook, may still ask the node."""
         self._closed = True
-        if self._running is not None:
-            await self._running.close(stop)
+        if self._running is not None and await self._running.close(stop):
             self._running = None
 
     def _check_open(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,14 +44,19 @@ class Running:
             address_translation=address_translation,
         )
         self._workers.post = self.driver.handle
-        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._ending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the node; from now on it may deliver to the application."""
         self.driver.start()
 
     def ask(self, call: Call[T]) -> Future[T]:
-        """Pass a call to the node; the future gets the result or raises the error."""
+        """Pass a call to the node; the future gets the result or raises the error.
+
+        Raises ClosedError on another event loop.
+        """
+        self._check_loop()
         return self.driver.ask(call)
 
     ask_later = ask
@@ -61,7 +67,12 @@ class Running:
 
         If it is cancelled, the caller has not seen the result: the node gets `give_back`.
         """
+        self._check_loop()
         return await self.driver.poll(call, give_back)
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise ClosedError("started on another event loop: create a client for each loop")
 
     def hand(self, handed: object) -> None:
         """Deliver this to the application in turn."""
@@ -71,14 +82,21 @@ class Running:
         """Set the number of concurrent deliveries."""
         self._workers.resize(workers)
 
-    async def close(self, stop: Call[None], *, cancel: bool = True) -> None:
+    async def close(self, stop: Call[None], *, cancel: bool = True) -> bool:
         """Stop cleanly, and cancel what the application still does; without `cancel` it continues.
 
-        Returns at once while another task is stopping it.
+        All callers wait for the same end, which goes on if one of them is cancelled. Returns
+        whether it was reached: a listener or hook does not wait, because the end waits for it.
         """
-        if self._closing:
-            return
-        self._closing = True
+        self._check_loop()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(stop, cancel))
+        if self._workers.is_inside():
+            return False
+        await asyncio.shield(self._ending)
+        return True
+
+    async def _end(self, stop: Call[None], cancel: bool) -> None:
         with suppress(ClosedError):  # the node has failed, and logged it
             await self.driver.ask(stop)
         await self._workers.close(cancel=cancel)

@@ -49,6 +49,10 @@ class Workers:
         for _ in range(self._surplus):
             self._wake()
 
+    def is_inside(self) -> bool:
+        """Return whether the caller is one of these tasks."""
+        return asyncio.current_task() in self._tasks
+
     async def close(self, *, cancel: bool = True) -> None:
         """End all of them at once; without `cancel` after everything waiting is delivered."""
         self._closed = True
@@ -102,7 +106,9 @@ class Workers:
                 application.abandoned(handed)
                 raise
             return application.failure(handed, error)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # whatever a function raises must not end the task
             return application.failure(handed, error)
 
 

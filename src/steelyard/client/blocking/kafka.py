@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
@@ -171,9 +171,11 @@ class KafkaConsumer(Reading[Key, Value]):
     stop = close
 
     def _close(self, *, returned: bool) -> None:
-        if self._running is not None and not self._closed:
-            self._running.close(self._stop_call(returned=returned), cancel=False)
-        self._closed = True
+        if self._running is None:
+            self._closed = True
+        elif not self._closed:
+            stop = self._stop_call(returned=returned)
+            self._closed = self._running.close(stop, cancel=False)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -205,11 +207,14 @@ class KafkaConsumer(Reading[Key, Value]):
 
     def unsubscribe(self) -> None:
         """Give up all partitions and leave the group."""
+        self._rewind()
         self._ask(Subscribe())
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions and no others, without group assignment."""
-        self._ask(assign_call(partitions))
+        call = assign_call(partitions)
+        self._rewind()
+        self._ask(call)
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """Return the partitions read at present, sorted."""
@@ -260,31 +265,42 @@ class KafkaConsumer(Reading[Key, Value]):
         self, timeout_ms: int, max_records: int | None
     ) -> tuple[list[ConsumerRecord], int]:
         """Return records as they were fetched, and when that began, if interceptors ask."""
-        for rewind in self.rewinds():
-            with suppress(SteelyardError):  # the partition was revoked: another member reads it
-                self._ask(rewind)
+        self._rewind()
         call = self.poll_call(timeout_ms, max_records)
         running = self._live()
         began_at_ns = self._interception.is_on and time.time_ns()
         return list(running.poll(call, GiveBack(call.number))), began_at_ns
 
-    def __iter__(self) -> Iterator[ConsumerRecord[Key, Value]]:
-        """Yield records one by one until the consumer is closed.
+    def _rewind(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Let the node read again what was not returned of these partitions, by default of all."""
+        for rewind in self.rewinds(partitions):
+            with suppress(SteelyardError):  # the partition was revoked: another member reads it
+                self._ask(rewind)
 
-        Unyielded ones are not consumed. Raises DeserializationError; the next iteration continues
-        at the same record, or where `seek` says.
+    def __iter__(self) -> Self:
+        """Return the consumer: it yields records one by one until it is closed.
+
+        Records that were not yielded are not consumed.
+        """
+        return self
+
+    def __next__(self) -> ConsumerRecord[Key, Value]:
+        """Return the next record of an iteration, which goes on after an error or a time-out.
+
+        Raises DeserializationError, again and again until `seek` continues after the record.
         """
         while not self._closed:
+            if self._unread:
+                record = self._deserializers.record(self._unread[0])
+                self._unread.popleft()
+                return record
             try:
                 records, began_at_ns = self._fetched(_ITERATION_MS, None)
             except ClosedError:
-                return
-            self._intercept(records, began_at_ns)
+                break
             self._unread.extend(records)
-            while self._unread and not self._closed:
-                record = self._deserializers.record(self._unread[0])
-                self._unread.popleft()
-                yield record
+            self._intercept(records, began_at_ns)
+        raise StopIteration
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -305,9 +321,12 @@ class KafkaConsumer(Reading[Key, Value]):
         running = self._live()
         future = running.ask_later(self._commit_call(offsets))
         if callback is not None:
-            future.add_done_callback(
-                lambda done: running.hand(CommitEnded(callback, done.exception()))
-            )
+
+            def ended(done: Future[None]) -> None:
+                if not done.cancelled():
+                    running.hand(CommitEnded(callback, done.exception()))
+
+            future.add_done_callback(ended)
         return future
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
@@ -334,7 +353,9 @@ class KafkaConsumer(Reading[Key, Value]):
 
     def pause(self, *partitions: Partition) -> None:
         """Return no records of these partitions until `resume`. They stay assigned."""
-        self._ask(Pause(each_once(partitions)))
+        keys = each_once(partitions)
+        self._ask(Pause(keys))
+        self._rewind(keys)
 
     def resume(self, *partitions: Partition) -> None:
         """Resume paused partitions."""
@@ -398,7 +419,11 @@ class KafkaConsumer(Reading[Key, Value]):
             tls=self._tls,
             address_translation=self.config.address_translation,
         )
-        running.start()
-        for call in self._first:
-            running.ask(call)
+        try:
+            running.start()
+            for call in self._first:
+                running.ask(call)
+        except BaseException:
+            running.close(self._stop_call(returned=False))
+            raise
         return running

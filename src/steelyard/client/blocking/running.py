@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -55,6 +56,7 @@ class Running:
         self.driver = self._loop.wait(build())
         self._workers.post = self.driver.post
         self._closing = threading.Lock()
+        self._ending: Future[None] | None = None
 
     def start(self) -> None:
         """Start the node; from here on it may hand things over."""
@@ -127,17 +129,26 @@ class Running:
         """Hand over so many things at once from now on."""
         self._workers.resize(workers)
 
-    def close(self, stop: Call[None], *, cancel: bool = True) -> None:
+    def close(self, stop: Call[None], *, cancel: bool = True) -> bool:
         """Clean stop. What the application still does then goes on: threads cannot be cancelled.
 
-        While another thread is at it this returns at once, and so it does in a forked process.
+        All callers wait for the same end, which goes on if Ctrl-C interrupts one of them. Returns
+        whether it was reached: a listener or hook does not wait, because the end waits for it. In
+        a forked process nothing is to be done.
         """
         if self._loop.forked:
-            return
+            return True
         self._check_thread()
-        if not self._closing.acquire(blocking=False):
-            return
+        with self._closing:
+            if self._ending is None:
+                self._ending = asyncio.run_coroutine_threadsafe(self._end(stop), self._loop.loop)
+        if threading.current_thread() in self._workers.threads:
+            return False
+        self._ending.result()
+        return True
+
+    async def _end(self, stop: Call[None]) -> None:
         with suppress(ClosedError):  # the node has failed, and said so
-            self.ask(stop)
-        self._loop.wait(self.driver.close())
+            await self.driver.ask(stop)
+        await self.driver.close()
         self._workers.close()
