@@ -460,3 +460,10 @@ def test_a_topic_that_goes_is_told_once_it_is_gone(rig: KafkaRig) -> None:
     rig.create_topic()
     (part,) = parts(fetch(rig, request(session=(session, 3))))
     assert (part.error_code, part.high_watermark) == (0, 0)
+
+
+def test_a_session_that_forgets_all_is_over(rig: KafkaRig) -> None:
+    rig.create_topic(partitions=2)
+    session = fetch(rig, request(0, 0, session=(0, 0))).session_id
+    forgot = fetch(rig, request(session=(session, 1), forgotten=(0, 1)))
+    assert (forgot.error_code, forgot.session_id) == (0, 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.test_list_offsets import delete
 from tests.nodes.broker.kafka.test_produce import send as send_batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
@@ -345,3 +346,33 @@ def test_a_kill_in_the_middle_of_anything() -> None:
             values += [record.value for record in read_records(run.data, at)]
         offset = run.next_offset
     assert values == [b"%d" % number for number in range(sequence + 1)]
+
+
+def test_a_log_that_begins_within_a_batch_has_its_producers(rig: KafkaRig) -> None:
+    """DeleteRecords deletes a part of a batch that was written since the last snapshot."""
+    rig.create_topic()
+    send(rig, 0)
+    send(rig, 1, 10)
+    assert delete(rig, 5).low_watermark == 5
+    before = described(rig)
+    rig.restart()
+    assert described(rig) == before
+    assert outcome(send(rig, 11)) == (0, 11)
+
+
+def test_a_snapshot_older_than_the_log_says_nothing_of_its_producers(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on is taken for a producer that nobody knows."""
+    rig.create_topic()
+    monkeypatch.setattr(producers, "SNAPSHOT_BATCHES", 1)
+    send(rig, 0)
+    monkeypatch.undo()
+    for number in range(1, 6):
+        send(rig, number)
+    send(rig, 0, producer_id=8)
+    assert delete(rig, 6).low_watermark == 6
+    rig.restart()
+    assert [each.producer_id for each in described(rig)] == [8]
+    assert outcome(send(rig, 6)) == (0, 7)
+    assert outcome(send(rig, 8)) == OUT_OF_ORDER

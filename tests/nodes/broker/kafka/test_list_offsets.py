@@ -244,3 +244,14 @@ def test_deletion_makes_room_on_a_full_disk() -> None:
     assert delete(rig, -1) == DeleteRecordsPartitionResult(0, 10)
     rig.restart()
     assert ask(rig, -2).offset == 10
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", 0), ("delete", 0), ("", 0)],
+)
+def test_records_of_a_compacted_topic_are_not_deleted(
+    rig: KafkaRig, policy: str, code: int
+) -> None:
+    rig.create_topic(settings={"cleanup.policy": policy})
+    assert delete(rig, 0).error_code == code

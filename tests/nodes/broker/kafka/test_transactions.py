@@ -8,6 +8,7 @@ from tests.nodes.broker.kafka.conftest import batch
 from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
+from steelyard.nodes.broker.kafka.data import producers
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
@@ -20,6 +21,16 @@ from steelyard.wire.kafka.messages.data import (
     FetchTopic,
     PartitionData,
     ProduceResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
 )
 from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequest,
@@ -377,3 +388,31 @@ def test_an_unknown_id(client: Client) -> None:
 def test_the_vectors_of_coordinator_partitions() -> None:
     vectors = {"my-group": 12, "": 0, "a": 47, "group-1": 49, "café": 21, "polygenelubricants": 0}
     assert {key: coordinator_partition(key, 50) for key in vectors} == vectors
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_transaction_whose_records_were_deleted(
+    client: Client, is_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Readers of committed records may read all that is left. 2. So they may after a restart: a snapshot that is older
+    than the log says nothing."""
+    brokers = client.brokers
+    leader = NAMES[brokers.leaders("broker-a", TOPIC)[0]]
+    monkeypatch.setattr(producers, "SNAPSHOT_BATCHES", 1)
+    client.begin(0)  # and a snapshot, in which it is open
+    monkeypatch.undo()
+    if is_over:
+        assert client.end(commit=True) == ErrorCode.NONE
+        brokers.advance(1_000)
+    parts = [DeleteRecordsPartition(0, -1)]
+    request = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, parts)], 1_000)
+    deleted = brokers.ask(leader, request, 2, DeleteRecordsResponse).topics[0].partitions[0]
+    assert deleted.low_watermark == (2 if is_over else 1)
+    for _ in range(2):
+        part = ListOffsetsPartition(0, -1, -1)
+        asked = ListOffsetsRequest(-1, READ_COMMITTED, [ListOffsetsTopic(TOPIC, [part])])
+        found = brokers.ask(leader, asked, 11, ListOffsetsResponse).topics[0].partitions[0]
+        assert (found.error_code, found.offset) == (0, deleted.low_watermark)
+        brokers.kill(leader)
+        brokers.start(leader)
+        brokers.advance(10_000)

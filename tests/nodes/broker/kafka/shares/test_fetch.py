@@ -44,11 +44,18 @@ from steelyard.wire.kafka.messages.quotas import (
     QuotaOperation,
 )
 from steelyard.wire.kafka.messages.share_data import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
     SharePartitionData,
+)
+from steelyard.wire.kafka.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
 )
 from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsRequest,
@@ -517,3 +524,33 @@ def test_an_acknowledgement_is_answered_when_it_is_on_the_disk() -> None:
     rig.lose_power()
     rig.link = rig.connect()
     assert member(rig, "two").fetch() == {}
+
+
+def test_a_fetch_that_waits_for_bytes_hears_of_a_deleted_topic(shared: ShareRig) -> None:
+    """A write to another one of its topics ends the wait, and the writer does not notice."""
+    other = shared.create_topic("Other")
+    one = member(shared)
+    named = [AcknowledgeTopic(each, [AcknowledgePartition(0)]) for each in (shared.topic_id, other)]
+    one.fetch(topics=named)
+    waiting = one.waits(min_bytes=1_000_000)
+    delete = DeleteTopicsRequest([DeleteTopicState("Other")], timeout_ms=1_000)
+    shared.ask(delete, 6, DeleteTopicsResponse)
+    produce(shared, b"a")
+    answer = shared.answer_to(waiting, ShareFetchResponse)
+    assert answer is not None
+    found = {each.topic_id: each.partitions[0] for each in answer.responses}
+    assert acquired(found[shared.topic_id]) == [(0, 0, 1)]
+    assert found[other].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_description_after_deleted_records_keeps_the_timers(shared: ShareRig) -> None:
+    produce(shared, *[b"x"] * 10)
+    member(shared).fetch()
+    request = DeleteRecordsRequest([DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, 10)])])
+    shared.ask(request, 2, DeleteRecordsResponse)
+    group = DescribeShareGroupOffsetsRequestGroup("g", None)
+    described = shared.ask(
+        DescribeShareGroupOffsetsRequest([group]), 0, DescribeShareGroupOffsetsResponse
+    )
+    assert described.groups[0].topics[0].partitions[0].start_offset == 10
+    shared.node.check()

@@ -3,7 +3,7 @@
 - -1 stands for the high watermark: everything that may be read. An offset beyond it, or less than
   -1, is OFFSET_OUT_OF_RANGE.
 - Records that are already gone are not an error; the answer says where the log begins.
-- Internal topics are INVALID_TOPIC_EXCEPTION.
+- Internal topics are INVALID_TOPIC_EXCEPTION, those that are only compacted POLICY_VIOLATION.
 Source: core/kafka/server/ReplicaManager.deleteRecordsOnLocalLog, Partition.deleteRecordsOnLeader.
 """
 
@@ -60,6 +60,9 @@ class DeleteRecords:
         place = self._partitions.find(topic, index)
         if place.fault:
             return DeleteRecordsPartitionResult(index, _UNKNOWN, place.fault)
+        settings = self._partitions.cluster.settings_of(topic)
+        if settings.compacts and not settings.deletes:
+            return DeleteRecordsPartitionResult(index, _UNKNOWN, ErrorCode.POLICY_VIOLATION)
         log = place.log
         end = 0 if log is None else self._durability.readable_end(log)
         offset = end if part.offset == HIGH_WATERMARK else part.offset

@@ -356,9 +356,9 @@ class Fetches:
                     del session.parts[asked.key]
                     session.parts[asked.key] = asked
         session_id = NO_SESSION
-        if session is not None:
+        if session is not None and session.parts:
             session_id = session.session_id
-        elif fetch.makes_session:
+        elif session is None and fetch.makes_session:
             parts = {}
             for number, asked in enumerate(fetch.parts, 1):
                 if not number % ANSWERS_PER_STEP:

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from steelyard.compaction.filtering import LastWrite
 from steelyard.decoding import prepared
@@ -252,7 +253,7 @@ class Producers:
         """Return one past the last offset that a consumer of committed records may read."""
         end = self._durability.readable_end(log)
         opened = self.of(log).open
-        return min(end, next(iter(opened.values()))) if opened else end
+        return min(end, max(next(iter(opened.values())), log.min_offset)) if opened else end
 
     def aborted(self, log: Log, first: int, next_offset: int) -> list[tuple[int, int, int]]:
         """Return the aborted transactions that overlap first .. next_offset - 1.
@@ -403,6 +404,10 @@ class Producers:
             known.snapshot_address = log.next_address
             return known
         snapshot = msgspec.msgpack.decode(value, type=prepared(_Snapshot))
+        if snapshot.upto < log.min_offset:
+            # What producers wrote since is gone, so that nobody knows where they are by now.
+            # Source: ProducerStateManager.truncateAndReload.
+            snapshot = replace(snapshot, producers=[])
         known.known = {each.producer_id: each for each in snapshot.producers}
         opened = [
             (each.open_from, each.producer_id)
@@ -437,7 +442,8 @@ class Producers:
             for at, header in read_headers(data):
                 if not header.has_producer_id:
                     continue
-                seen_at = known.log.stored_at(header.base_offset)
+                first_kept = max(header.base_offset, known.log.min_offset)
+                seen_at = known.log.stored_at(first_kept)
                 if not header.is_control:
                     known.wrote(header, header.base_offset, header.max_timestamp, seen_at)
                     continue

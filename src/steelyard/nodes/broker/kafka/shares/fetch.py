@@ -245,7 +245,9 @@ class ShareFetches:
         """Return whether a fetch that waits at a queue can have enough now."""
         if self._acquiring.size_at(fetch, fetch.by_queue[queue]) == 0:
             return False
-        return fetch.min_bytes <= 1 or self._acquiring.has_enough(fetch)
+        if fetch.min_bytes <= 1 or any(map(self._places.renew, fetch.places)):
+            return True
+        return self._acquiring.has_enough(fetch)
 
     def _taken_back(self, keys: list[ShareKey], now: int, effects: list[Effect]) -> None:
         """Store what was taken back from members, and offer it to others."""

@@ -67,7 +67,8 @@ class LocalShareOffsets:
         partition = self._shares.get(key)
         assert partition is not None
         place = SharePlace(key, self._partitions.find(topic, key.partition), partition)
-        place.bound()
+        if place.bound():
+            self._shares.locked(key)
         end = 0 if place.log is None else self._durability.readable_end(place.log)
         lag = max(end - partition.start - partition.finished, 0)
         return DescribeShareGroupOffsetsResponsePartition(
