@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from msgspec.structs import replace
 from tests.nodes.broker.driver import is_checked
 
 from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig
@@ -331,6 +332,14 @@ class Brokers:
             "topicFilterType": "SINGLE_TAG",
         }
         assert self.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+
+    def copy_config(self, name: str, topic: str, **changes: Any) -> None:
+        """Store a topic's settings with changes in a broker's table, as a version before might have left them."""
+        node = self.processes[name].node
+        assert isinstance(node, BrokerNode)
+        config = node._parts.topics.get(topic)
+        assert config is not None
+        node._parts.topics.put(replace(config, **changes), self.now)
 
     def create(self, name: str, topic: str, partitions: int) -> CreatableTopicResult:
         """Create a topic through a broker's Kafka listener."""

@@ -249,11 +249,9 @@ def test_of_two_ways_in_which_a_topic_grew_all_take_the_same(brokers: Brokers) -
 
 def test_attributes_copied_to_another_topic_make_it_no_twin(brokers: Brokers) -> None:
     topic_id = brokers.create(A, "t", 3).topic_id
-    config = json.loads(brokers.command(A, RequestCode.GET_TOPIC_CONFIG, {"topic": "t"}).body)
-    body = json.dumps({"topicConfigList": [config | {"topicName": "copy"}]}).encode()
     for name in (A, B):
-        reply = brokers.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body)
-        assert reply.code == 0
+        brokers.copy_config(name, "t", topic_name="copy")
+    brokers.advance(1_000)
     told = {topic.name: topic for topic in brokers.metadata(A, "t", "copy").topics}
     assert told["t"].topic_id == topic_id
     assert told["copy"].topic_id not in (topic_id, NO_ID)

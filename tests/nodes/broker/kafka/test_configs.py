@@ -29,6 +29,12 @@ from steelyard.wire.kafka.messages.logs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import TopicConfigList
 from steelyard.wire.remoting.codes import RequestCode
@@ -334,3 +340,41 @@ def test_a_list_of_topics_of_rocketmq_leaves_the_settings_alone(rig: KafkaRig) -
     body = fastjson.write(TopicConfigList((asked,)))
     rig.event(Received(link, Command(code, 1, ONEWAY_FLAG, body=body)))
     assert rig.node._parts.topics.get(TOPIC) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "stored"),
+    [
+        ("preallocate", "True", "true"),
+        ("message.timestamp.type", " LogAppendTime ", "LogAppendTime"),
+        ("retention.ms", " 5", "5"),
+        ("min.cleanable.dirty.ratio", "1e-1", "1e-1"),
+    ],
+)
+def test_values_are_read_as_kafka_reads_them(
+    rig: KafkaRig, name: str, given: str, stored: str
+) -> None:
+    rig.create_topic(settings={name: given})
+    rig.create_topic("other")
+    assert alter(rig, (name, SET, given), topic="other") == 0
+    for topic in (TOPIC, "other"):
+        assert described(rig, TOPIC_KIND, topic, name)[1][name].value == stored
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retention.ms": "1_000"},
+        {"retention.ms": "١"},
+        {"min.cleanable.dirty.ratio": "nan"},
+        {"preallocate": "yes"},
+        {"min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "10"},
+    ],
+)
+def test_values_that_kafka_refuses_are_refused(rig: KafkaRig, settings: dict[str, str]) -> None:
+    rig.create_topic()
+    assert replace_all(rig, settings) == E.INVALID_CONFIG
+    configs = [CreatableTopicConfig(*each) for each in settings.items()]
+    request = CreateTopicsRequest([CreatableTopic("other", 1, 1, (), configs)], 1000)
+    created = rig.ask(request, 7, CreateTopicsResponse)
+    assert created.topics[0].error_code == E.INVALID_CONFIG

@@ -640,12 +640,8 @@ def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
     brokers = Brokers(listed=())
     brokers.start(A)
     brokers.create_queues(A, "__consumer_offsets", 50)
-    config = json.loads(
-        brokers.command(A, RequestCode.GET_TOPIC_CONFIG, {"topic": "__consumer_offsets"}).body
-    )
     old = {"steelyard.layout": "broker-a:50", "steelyard.id": "A" * 22}
-    body = json.dumps({"topicConfigList": [config | {"attributes": old}]}).encode()
-    assert brokers.command(A, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).code == 0
+    brokers.copy_config(A, "__consumer_offsets", attributes=old)
     brokers.kill(A)
     brokers.listed = (A, B)
     brokers.start(B)

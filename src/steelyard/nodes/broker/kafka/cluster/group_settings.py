@@ -17,7 +17,8 @@ from steelyard.nodes.broker.kafka.cluster.topic_settings import (
     STRING,
     KafkaSetting,
     broker_settings,
-    value_fault,
+    invalid_value,
+    read_value,
 )
 
 KINDS = CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
@@ -97,14 +98,17 @@ class GroupSettings:
         """Return what was set of a group."""
         return self._configs.of(GROUP, group_id)
 
-    def check(self, name: str, value: str) -> None:
-        """Raise ConfigError, in Kafka's words, if a group cannot have this setting."""
+    def read(self, name: str, value: str) -> str:
+        """Return a setting as it is stored.
+
+        Raises ConfigError, in Kafka's words, if a group cannot have it.
+        """
         setting = self.known.get(name)
         if setting is None:
             raise ConfigError(f"Unknown group config name: {name[:200]}")
-        fault = strategy_fault(value) if name == OFFSET_RESET else value_fault(setting, value)
-        if fault:
-            raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
+        if name == OFFSET_RESET and (fault := strategy_fault(value)):
+            raise invalid_value(name, value, fault)
+        return read_value(name, setting, value)
 
     def check_all(self, settings: Mapping[str, str]) -> None:
         """Raise ConfigError if a group cannot have these settings together."""

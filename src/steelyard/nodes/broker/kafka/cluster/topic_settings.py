@@ -8,7 +8,9 @@ Source: clients/common/config/TopicConfig.java, storage/internals/log/LogConfig.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +32,14 @@ BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = range(1, 8)
 
 SEGMENT_BYTES_MIN = 1024 * 1024
 """Smallest segment that a client may ask for; without it, one file per record (KIP-1030)."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
+_NUMBERS = {
+    INT: _INTEGER,
+    LONG: _INTEGER,
+    DOUBLE: re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"),
+}
+"""How numbers may be written."""
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -230,7 +240,7 @@ class TopicSettingsReader:
         }
 
     def of(self, given: Mapping[str, str]) -> TopicSettings:
-        """Return the effective settings: those given, which passed `check`, and the defaults."""
+        """Return the effective settings: those given, as `read` returned them, and the defaults."""
 
         def value(name: str) -> str:
             return given.get(name, self.known[name].value)
@@ -245,36 +255,64 @@ class TopicSettingsReader:
             int(value("retention.bytes")),
         )
 
-    def check(self, name: str, value: str | None) -> None:
-        """Raise ConfigError, in Kafka's words, if a topic cannot have this setting."""
+    def read(self, name: str, value: str | None) -> str:
+        """Return a setting as it is stored.
+
+        Raises ConfigError, in Kafka's words, if a topic cannot have it.
+        """
         setting = self.known.get(name)
         if setting is None:
             raise ConfigError(f"Unknown topic config name: {name[:200]}")
         if value is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}")
-        fault = value_fault(setting, value)
-        if fault:
-            raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
+        return read_value(name, setting, value)
+
+    def check_all(self, settings: Mapping[str, str]) -> None:
+        """Raise ConfigError, in Kafka's words, if a topic cannot have these settings together.
+
+        Source: LogConfig.validateValues.
+        """
+        least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+        low, high = (settings.get(name, self.known[name].value) for name in (least, most))
+        if int(low) > int(high):
+            raise ConfigError(f"conflict topic config setting {least} ({low}) > {most} ({high})")
 
     def sound(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the given settings that a topic may have."""
-        return {
-            name: value
-            for name, value in given.items()
-            if name in self.known and not value_fault(self.known[name], value)
-        }
+        found = {}
+        for name, value in given.items():
+            with suppress(ConfigError):
+                found[name] = self.read(name, value)
+        return found
 
 
-def value_fault(setting: KafkaSetting, value: str) -> str:
+def read_value(name: str, setting: KafkaSetting, value: str) -> str:
+    """Return a setting's value as it is stored: without blanks around it, booleans in lower case.
+
+    Raises ConfigError, in Kafka's words. Source: ConfigDef.parseType.
+    """
+    kept = value.strip()
+    if setting.kind == BOOLEAN:
+        kept = kept.lower()
+    fault = _value_fault(setting, kept)
+    if fault:
+        raise invalid_value(name, value, fault)
+    return kept
+
+
+def invalid_value(name: str, value: str, fault: str) -> ConfigError:
+    """Return the error for a setting that cannot have this value."""
+    return ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
+
+
+def _value_fault(setting: KafkaSetting, value: str) -> str:
     """Return what is wrong with a setting's value, in Kafka's words; empty if nothing is."""
     if setting.kind == BOOLEAN:
         return "" if value in ("true", "false") else "Expected value to be either true or false"
     if setting.kind in (INT, LONG, DOUBLE):
-        read: Callable[[str], float] = float if setting.kind == DOUBLE else int
-        try:
-            number = read(value)
-        except ValueError:
+        if _NUMBERS[setting.kind].fullmatch(value) is None:
             return "Not a number"
+        number = float(value) if setting.kind == DOUBLE else int(value)
         if not setting.lowest <= number <= setting.highest:
             return f"Value must be between {setting.lowest} and {setting.highest}"
         return ""

@@ -141,8 +141,12 @@ class Altering:
             text = f"The topic '{asked.resource_name}' does not exist."
             raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         readers = self._cluster.readers
-        alterable = Alterable(readers.known, readers.check)
+        alterable = Alterable(readers.known, readers.read)
         settings = _applied(asked.configs, alterable, topic.settings, keeps=keeps)
+        try:
+            readers.check_all(settings)
+        except ConfigError as error:
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
         return replace(topic, settings=settings)
 
 
@@ -189,7 +193,6 @@ def _apply(operation: ConfigOperation, alterable: Alterable, settings: dict[str,
         text = f"Unknown operations type {operation.config_operation}"
         raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
     try:
-        alterable.check(name, value)
+        settings[name] = alterable.read(name, value)
     except ConfigError as error:
         raise RequestRefused(alterable.code, str(error)) from None
-    settings[name] = value

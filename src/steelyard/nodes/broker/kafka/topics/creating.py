@@ -106,13 +106,12 @@ class Creating:
         fault = name_fault(self._cluster, name)
         if fault is not None:
             raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        settings: dict[str, str] = {}
-        for config in asked.configs:
-            try:
-                self._cluster.readers.check(config.name, config.value)
-            except ConfigError as error:
-                raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
-            settings[config.name] = config.value or ""
+        readers = self._cluster.readers
+        try:
+            settings = {each.name: readers.read(each.name, each.value) for each in asked.configs}
+            readers.check_all(settings)
+        except ConfigError as error:
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
         if asked.assignments:
             return self._assigned(asked, settings)
         factor = asked.replication_factor

@@ -27,7 +27,8 @@ from steelyard.nodes.broker.kafka.cluster.spreading import Then
 from steelyard.nodes.broker.kafka.cluster.topic_settings import (
     KafkaSetting,
     broker_settings,
-    value_fault,
+    invalid_value,
+    read_value,
 )
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.kafka.topics.configs import (
@@ -47,11 +48,11 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 class Alterable(NamedTuple):
     """What may be set of a resource.
 
-    `check` raises ConfigError for a value that cannot be; `code`: the error then.
+    `read` returns a value as it is stored, or raises ConfigError; `code`: the error then.
     """
 
     known: Mapping[str, KafkaSetting]
-    check: Callable[[str, str], None]
+    read: Callable[[str, str], str]
     code: ErrorCode = ErrorCode.INVALID_CONFIG
 
 
@@ -89,12 +90,12 @@ class DynamicAltering:
         kind, name = asked.resource_type, asked.resource_name
         if kind == BROKER:
             self._check_broker(asked)
-            alterable = Alterable(self._brokers, self._check, ErrorCode.INVALID_REQUEST)
+            alterable = Alterable(self._brokers, self._read, ErrorCode.INVALID_REQUEST)
         elif kind == GROUP:
             if not name:
                 text = "Default group resources are not allowed."
                 raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
-            alterable = Alterable(self._groups.known, self._groups.check)
+            alterable = Alterable(self._groups.known, self._groups.read)
         else:
             raise self._refusal(asked)
         settings = apply(alterable, self._configs.of(kind, name))
@@ -135,15 +136,13 @@ class DynamicAltering:
             text = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
             raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
 
-    def _check(self, name: str, value: str) -> None:
-        fault = value_fault(self._brokers[name], value)
-        if not fault:
-            try:
-                self._taken[name].take(name, value, is_text=True)
-            except ArgumentError as error:
-                fault = str(error)
-        if fault:
-            raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
+    def _read(self, name: str, value: str) -> str:
+        kept = read_value(name, self._brokers[name], value)
+        try:
+            self._taken[name].take(name, kept, is_text=True)
+        except ArgumentError as error:
+            raise invalid_value(name, value, str(error)) from None
+        return kept
 
     def _refusal(self, asked: IncrementalAlterConfigsResource) -> RequestRefused:
         """Return the refusal of a resource that has no settings here."""
