@@ -58,7 +58,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     create.add_argument(
         "-p",
         "--password",
-        help="its password; default: a line of standard input, where ps shows none",
+        help="its password; default: a line of standard input, so that ps does not show it",
     )
     create.add_argument("-t", "--userType", choices=_TYPES, default="Normal")
     update.add_argument("-p", "--password", help="- reads it from standard input")

@@ -46,8 +46,8 @@ def _add_selection(parser: argparse.ArgumentParser, *, is_required: bool) -> Non
         "--operation",
         metavar="NAME[,NAME]",
         required=is_required,
-        help="read, write, create, delete, alter, describe, describe_configs, alter_configs,"
-        " cluster_action, idempotent_write or all",
+        help="all, read, write, create, delete, alter, describe, cluster_action, describe_configs,"
+        " alter_configs, idempotent_write, create_tokens, describe_tokens or two_phase_commit",
     )
     what = parser.add_mutually_exclusive_group(required=is_required)
     for kind in ("topic", "group", "transactional-id"):

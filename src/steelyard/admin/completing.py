@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator
 from functools import partial
 
+from steelyard.admin import exits
+
 SHELLS = ("bash", "zsh", "fish")
 
 _PATHS = {"FILE": "FILE", "DIR": "DIRECTORY"}
@@ -25,6 +27,8 @@ def add_commands(
         ' `eval "$(steelyard completion bash)"` (zsh) into ~/.bashrc (~/.zshrc, after compinit);'
         " for fish put the script into"
         " ~/.config/fish/completions/steelyard.fish.",
+        epilog=f"Exit codes: {exits.SUCCESS} success; {exits.WRONG} wrong arguments;"
+        f" {exits.CLOSED_PIPE} the reader of the output closed the pipe.",
     )
     parser.add_argument("shell", choices=SHELLS)
     parser.set_defaults(run=partial(run, program))

@@ -1,4 +1,8 @@
-"""The exit codes of all commands; the help of `up` and `check` describes their own meanings."""
+"""The exit codes of all commands.
+
+Servers, `check`, `backup`, `sim` and `pipeline` have meanings of their own for 1 and 2, which their
+help describes.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +41,9 @@ EXPLAINED = (
     f" {INTERRUPTED} interrupted (Ctrl-C); {CLOSED_PIPE} the reader of the output closed the pipe."
 )
 """The end of help texts."""
+
+SERVERS_EXPLAINED = (
+    f"Exit codes: {SUCCESS} stopped; {FAILED} failed; {WRONG} a setting is wrong, or a port or data"
+    " directory is in use."
+)
+"""The same of the commands that start one server."""

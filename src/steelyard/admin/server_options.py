@@ -78,7 +78,7 @@ TLS_CA = (
     "--tls-ca",
     "tls_client.trust_file",
     "FILE",
-    "connect to nameservers and brokers with TLS, and trust those who have these certificates, in PEM, or are vouched for by them",
+    "connect to nameservers and brokers with TLS, and trust these certificates, in PEM, and any that they signed",
 )
 """Options of servers that ask others."""
 
@@ -175,6 +175,7 @@ def add_nameserver(
         "nameserver",
         help="start one nameserver",
         description="Start a nameserver; SIGTERM or Ctrl-C stops it.",
+        epilog=exits.SERVERS_EXPLAINED,
     )
     _add_own_options(nameserver, 9876)
     nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
@@ -191,6 +192,7 @@ def add_broker(
         "broker",
         help="start one broker",
         description="Start a broker; SIGTERM or Ctrl-C stops it.",
+        epilog=exits.SERVERS_EXPLAINED,
     )
     broker.add_argument("--data", required=True, metavar="DIR", help="the broker's own directory")
     _add_own_options(broker, 10911)
@@ -214,6 +216,7 @@ def add_http(
         help="serve a cluster's metrics, health and console over HTTP",
         description="Serve /metrics, /healthz and /readyz of a cluster, and its console; SIGTERM or"
         " Ctrl-C stops it. `steelyard up --http` starts this, too.",
+        epilog=exits.SERVERS_EXPLAINED,
     )
     _add_own_options(http, 9464)
     http.add_argument("--http", action=_NamedOtherwise, const="--port")
@@ -242,6 +245,7 @@ def add_console(
         help="serve the console of a cluster to browsers",
         description="Serve the console of a cluster of Steelyard, Apache RocketMQ or Apache Kafka;"
         " SIGTERM or Ctrl-C stops it. `steelyard up --http` serves it, too.",
+        epilog=exits.SERVERS_EXPLAINED,
     )
     console.set_defaults(host=HOST, supervised=False)
     where = console.add_mutually_exclusive_group()

@@ -41,10 +41,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     update = add_asking_command(commands, "updateTopic", update_topic, "Update or create a topic")
     add_where_options(update, "create the topic on")
     update.add_argument("-t", "--topic", required=True, type=names.written_topic, help="topic name")
-    update.add_argument("-r", "--readQueueNums", type=int, default=8, help="queues to read")
-    update.add_argument("-w", "--writeQueueNums", type=int, default=8, help="queues to write")
-    update.add_argument("-p", "--perm", type=int, default=6, help="2: write, 4: read, 6: both")
-    update.add_argument("-o", "--order", choices=("true", "false"), default="false")
+    update.add_argument(
+        "-r", "--readQueueNums", type=int, default=8, help="queues to read; default: 8"
+    )
+    update.add_argument(
+        "-w", "--writeQueueNums", type=int, default=8, help="queues to write; default: 8"
+    )
+    update.add_argument(
+        "-p", "--perm", type=int, default=6, help="2: write, 4: read, 6: both; default: 6"
+    )
+    update.add_argument(
+        "-o", "--order", choices=("true", "false"), default="false", help="default: %(default)s"
+    )
 
     perm = add_asking_command(
         commands, "updateTopicPerm", update_topic_perm, "Update a topic's permission"

@@ -39,6 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["LedgerTables", "follow_ledger", "ledger_tables", "main", "read_ledger", "tables_in"]
 
 
+EXIT_CODES = (
+    "Exit codes: 0 success, or Ctrl-C stopped a job that can continue later; 1 an unexpected error,"
+    " with a traceback; 2 any other error, told in one line; 130 interrupted (Ctrl-C)."
+)
+"""The end of help texts; `move` has its own."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `steelyard pipeline …`; return 0 on success, 2 after an error line on stderr."""
     options = build_parser().parse_args(argv)
@@ -66,12 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> OneLineParser:
     """Build the parser; each job sets `run`, a function from options to an exit code."""
-    parser = OneLineParser("steelyard pipeline", description="Spark jobs over topics.")
+    parser = OneLineParser(
+        "steelyard pipeline", description="Spark jobs over topics.", epilog=EXIT_CODES
+    )
     jobs = parser.add_subparsers(dest="job", required=True)
     for add in (add_ledger, add_sink, add_compact):
         _add_spark_options(add(jobs, _session))
     for add_other in (add_incident, add_archive_offsets, add_move, add_archive):
         add_other(jobs)
+    for job in jobs.choices.values():
+        job.epilog = job.epilog or EXIT_CODES
     return parser
 
 

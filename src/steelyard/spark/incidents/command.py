@@ -56,13 +56,13 @@ def add_incident(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
         help="time zone of the logs; default: UTC for Kafka, +08:00 for RocketMQ",
     )
     parser.add_argument("-g", "--group", help="one group; default: all")
-    for name, meaning in (("from", "begin"), ("to", "end")):
+    for name, dest, meaning in (("from", "begin", "start"), ("to", "end", "end")):
         parser.add_argument(
             f"--{name}",
             type=_moment,
-            dest=meaning,
+            dest=dest,
             metavar="TIME",
-            help=f"{meaning} of the time of interest, as 2026-11-23T21:00 (UTC)",
+            help=f"{meaning} of the period, as 2026-11-23T21:00 (UTC)",
         )
     add_option(parser)
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write Parquet tables")

@@ -56,7 +56,7 @@ def add_ledger(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="folder for the tables; on a cluster one that all executors reach, e.g. hdfs://…",
     )
-    parser.add_argument("-n", "--nameservers", required=True, help="host:port, several by ;")
+    parser.add_argument("-n", "--nameservers", required=True, help="host:port, separated by ;")
     parser.add_argument(
         "-t", "--topic", default=LEDGER_TOPIC, help="topic of the ledger; default: %(default)s"
     )

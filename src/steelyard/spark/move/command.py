@@ -66,7 +66,9 @@ def add_move(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
         help="carry topics and groups' offsets to another cluster",
         description="Copies what topics have now from one cluster to another, each queue in order,"
         " reads it back and compares counts and checksums; then commits groups' offsets there."
-        " Started again, it continues, also after a kill. Exit code 0: everything matches, 1: not.",
+        " Started again, it continues, also after a kill.",
+        epilog="Exit codes: 0 everything matches; 1 it does not, or the move was stopped; 2 an"
+        " error, told in one line.",
     )
     parser.set_defaults(run=run)
     parser.add_argument("protocol", choices=("rocketmq", "kafka"), help="what both clusters speak")
@@ -77,7 +79,7 @@ def add_move(jobs: argparse._SubParsersAction[OneLineParser]) -> None:
             required=True,
             type=_addresses,
             metavar="HOST:PORT",
-            help=f"nameservers (rocketmq) or brokers (kafka) of the {side}; several by ;",
+            help=f"nameservers (rocketmq) or brokers (kafka) of the {side}, separated by ;",
         )
     topics = parser.add_mutually_exclusive_group(required=True)
     topics.add_argument("-t", "--topic", action="append", metavar="TOPIC", help="repeatable")

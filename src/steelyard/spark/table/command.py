@@ -51,8 +51,8 @@ def add_sink(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
         " then those that come, until it is interrupted. Started again, it continues.",
     )
     parser.set_defaults(run=lambda options: run_sink(options, session))
-    parser.add_argument("-n", "--nameservers", required=True, help="host:port, several by ;")
-    parser.add_argument("-t", "--topic", required=True, help="the topic; several by ,")
+    parser.add_argument("-n", "--nameservers", required=True, help="host:port, separated by ;")
+    parser.add_argument("-t", "--topic", required=True, help="the topic, or several separated by ,")
     _add_table_options(parser)
     parser.add_argument(
         "--schema",
