@@ -129,6 +129,9 @@ SIZES = {
     "bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")),
 }
 
+RANGES = {("brokers", int): f"1 to {deployment.BROKERS_MAX}"}
+"""What settings take that their annotations leave to a later check, by name and annotation."""
+
 Meanings = dict[str, str]
 """What the docstrings below the fields say, by the field's name."""
 
@@ -152,7 +155,9 @@ def unit(name: str) -> str:
 
 def values(setting: Setting) -> str:
     """What it takes, and in what unit."""
-    words = setting.kind.text_words or setting.kind.words
+    words = (
+        RANGES.get((setting.name, setting.hint)) or setting.kind.text_words or setting.kind.words
+    )
     if isinstance(setting.default, Enum):
         words = setting.kind.words
     for pattern, text in WORDS:

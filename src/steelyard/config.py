@@ -293,7 +293,7 @@ class KafkaConfig:
     """Longest delay of the return of a client that joins and goes again and again.
 
     The delay begins at 1000 ms with the third time in half an hour that the client left within a
-    minute of joining, and doubles with each further one. 0: such clients are only told of, in the
+    minute of joining, and doubles with each further one. 0: such clients are only reported, in the
     log, the ledger and kafkaGroup. Kafka has no such setting.
     """
     group_max_size: PositiveInt32 = 0x7FFFFFFF

@@ -68,7 +68,7 @@ class Deployment:
     """What `steelyard up` starts, and where."""
 
     brokers: int = 1
-    """Number of brokers, 1 to 26."""
+    """Number of brokers."""
     data: str = "steelyard-data"
     """Directory with a subdirectory for each broker."""
     host: str = "127.0.0.1"

@@ -76,10 +76,10 @@ LEFT_OUT = _gauge(
 START_TIME = _gauge(
     "broker_start_time_seconds", "broker", "When the broker started, since the epoch."
 )
-MESSAGES_IN = _counter("broker_messages_in", "broker", "Messages stored, of both dialects.")
+MESSAGES_IN = _counter("broker_messages_in", "broker", "Messages stored, of both protocols.")
 BYTES_IN = _counter("broker_bytes_in", "broker", "Bytes of the messages stored, as stored.")
 MESSAGES_OUT = _counter(
-    "broker_messages_out", "broker", "Messages that consumers were given, of both dialects."
+    "broker_messages_out", "broker", "Messages that consumers were given, of both protocols."
 )
 REQUESTS = _counter(
     "broker_requests",
@@ -187,7 +187,8 @@ KAFKA_MEMBERS = _gauge("kafka_consumer_group_members", "group", "Members of a Ka
 KAFKA_STATE = _gauge(
     "kafka_consumer_group_info",
     "group coordinator kind state",
-    "The coordinator, kind (classic or consumer) and state of a Kafka group; always 1.",
+    "The coordinator, kind (classic, consumer, share or streams) and state of a Kafka group;"
+    " always 1.",
 )
 KAFKA_OFFSET = _gauge(
     "kafka_consumer_group_offset", _GROUP_PARTITION, "Offset that a Kafka group has committed."
@@ -253,9 +254,10 @@ Written by `./dev generate` from the declarations in
 [web/metrics.py](../src/steelyard/web/metrics.py); do not edit.
 [How to serve and watch them](OPERATIONS.md#metrics-and-health).
 
-Counters of a broker begin with the broker, those of rebalances with the HTTP server. A rebalance is
-counted half a minute after it began, when it is clear what triggered it and which queues moved.
-[LEDGER.md](LEDGER.md) defines pause, redelivered and reprocessed.
+A broker's counters start at 0 when it starts; rebalance counters when the HTTP server does. A
+rebalance is counted half a minute after it began, when it is clear what triggered it and which
+queues moved. [LEDGER.md](LEDGER.md) defines pause, redelivered and reprocessed. The label `dialect`
+is the protocol, `rocketmq` or `kafka`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

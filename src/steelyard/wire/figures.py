@@ -162,7 +162,10 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class KafkaGroupFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A Kafka group. `kind`: classic or consumer; `state`: as in Kafka's ListGroups."""
+    """A Kafka group.
+
+    `kind`: classic, consumer, share or streams; `state`: as in Kafka's ListGroups.
+    """
 
     group: str
     kind: str
