@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.admin.processes import start
 from tests.admin.test_checking import flip, written
 from tests.damage.filling import filled
 
@@ -68,6 +69,8 @@ def test_all_brokers_of_up_one_of_them_damaged(
         ("data", "full/file/below", "full/file/below: Not a directory"),
         ("missing", "copy", "missing: No such file or directory"),
         ("full", "copy", "full is not a data directory"),
+        ("data", "data/copy", "data/copy is inside "),
+        ("data", "link/copy", "link/copy is inside "),
     ],
 )
 def test_what_cannot_be_copied(
@@ -81,9 +84,21 @@ def test_what_cannot_be_copied(
     written(tmp_path / "data", whole)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
+    (tmp_path / "link").symlink_to("data")
     assert main(["backup", str(tmp_path / source), str(tmp_path / target)]) == 2
     captured = capsys.readouterr()
     assert wrong in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert not (tmp_path / "copy").exists()
+    assert not (tmp_path / "data" / "copy").exists()
+
+
+def test_output_that_cannot_be_written(tmp_path: Path, whole: MemoryDisk) -> None:
+    """It is not the source that cannot be read."""
+    folder = written(tmp_path / "data", whole)
+    with open("/dev/full", "wb") as full:
+        copying = start("backup", str(folder), str(tmp_path / "copy"), stdout=full)
+        said = copying.communicate(timeout=60)[1]
+    assert said == b"steelyard: cannot write the output: No space left on device\n"
+    assert copying.returncode == 1

@@ -126,6 +126,27 @@ def test_a_closed_pipe_ends_it_quietly(ports: Ports) -> None:
 
 
 @pytest.mark.parametrize("kafka", [False, True])
+@pytest.mark.parametrize("number", [("--count", "3"), ()])
+def test_what_cannot_be_written_is_not_consumed(
+    ports: Ports, number: tuple[str, ...], kafka: bool
+) -> None:
+    """1. The disk that the output goes to is full. 2. It ends. 3. The group reads all of it."""
+    topic, group = "Full", f"full{kafka}{len(number)}"
+    produce(ports, topic, 5)
+    where = ("--kafka", ports.kafka) if kafka else ("-n", ports.nameserver)
+    command = ("consume", *where, "-t", topic, "-g", group, "--from", "earliest")
+    with open("/dev/full", "wb") as full:
+        consumer = start(*command, *number, stdout=full)
+        said = consumer.communicate(timeout=60)[1]
+    assert said == b"steelyard: cannot write the output: No space left on device\n"
+    assert consumer.returncode == 1
+    rest = run(*command, "--count", "5")
+    assert (rest.returncode, len(rest.stdout.splitlines())) == (0, 5)
+    if not kafka:
+        assert stored(ports.nameserver, f"%RETRY%{group}") == 0
+
+
+@pytest.mark.parametrize("kafka", [False, True])
 def test_an_interrupt_ends_it_quietly(ports: Ports, kafka: bool) -> None:
     produce(ports, "Interrupted", 1)
     where = ("--kafka", ports.kafka) if kafka else ("-n", ports.nameserver)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 
 import pytest
-from tests.admin.processes import NOBODY, Ports, run, start
+from tests.admin.processes import COMMAND, NOBODY, Ports, run, start
 
 from steelyard.admin import exits
 
@@ -151,6 +152,50 @@ def test_a_closed_pipe_is_no_error(ports: Ports, arguments: tuple[str, ...]) -> 
     os.close(writer)
     assert listing.communicate(timeout=60)[1] == b""
     assert listing.returncode == exits.CLOSED_PIPE
+
+
+FULL = "steelyard: cannot write the output: No space left on device"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("admin", "topicList"),
+        ("admin", "topicStatus", "-t", "Full", "--json"),
+        ("admin", "clusterList", "--watch"),
+        ("produce", "-t", "Full", "--body", "x"),
+        ("produce", "-t", "Full", "--body", "x", "--json"),
+        ("--help",),
+        ("completion", "bash"),
+    ],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written_is_one_line(
+    ports: Ports, arguments: tuple[str, ...]
+) -> None:
+    assert run("produce", "-n", ports.nameserver, "-t", "Full", "--body", "x").returncode == 0
+    with open("/dev/full", "wb") as full:
+        printing = start(
+            *arguments, stdout=full, env=os.environ | {"NAMESRV_ADDR": ports.nameserver}
+        )
+        said = printing.communicate(timeout=60)[1].decode()
+    assert (printing.returncode, said) == (exits.FAILED, f"{FULL}\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["admin topicList", "produce -t Closed"])
+def test_closed_streams_are_null_devices(ports: Ports, arguments: str, closed: str) -> None:
+    """Otherwise the first sockets would get their descriptors, which uvloop never closes."""
+    command = f"{shlex.join(COMMAND)} {arguments} {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        env=os.environ | {"NAMESRV_ADDR": ports.nameserver},
+    )
+    assert (done.returncode, done.stderr) == (exits.SUCCESS, b"")
+    assert bool(done.stdout) == (">&-" not in closed.split())
 
 
 def test_an_interrupt_ends_produce_while_it_waits_for_lines(ports: Ports) -> None:

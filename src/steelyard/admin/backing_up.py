@@ -42,6 +42,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(options: argparse.Namespace) -> int:
     report = Report(as_json=options.json)
     sources = directories(options.directory)
+    _check_outside(options.target, options.directory)
     _check_empty(options.target)
     code = exits.SUCCESS
     for source in sources:
@@ -50,6 +51,13 @@ def run(options: argparse.Namespace) -> int:
             target = os.path.join(target, os.path.basename(source))
         code = max(code, _back_up(source, target, report))
     return code
+
+
+def _check_outside(target: str, directory: str) -> None:
+    """Raise StorageError for a copy that would become a part of what is copied."""
+    inside, outside = os.path.realpath(target), os.path.realpath(directory)
+    if os.path.commonpath([inside, outside]) == outside:
+        raise StorageError(f"{target} is inside {directory}; name a directory outside of it")
 
 
 def _check_empty(target: str) -> None:

@@ -32,14 +32,12 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
         await _check(servers, options)
 
     printer = Printer(options)
-    failures: list[SteelyardError] = []
 
     async def begin(partitions: Sequence[TopicPartition]) -> None:
         try:
             await _begin(consumer, partitions, start)
         except SteelyardError as error:  # to continue would be to read from elsewhere
-            failures.append(error)
-            printer.end(exits.FAILED)
+            printer.fail(error)
 
     login = kafka_login()
     consumer = KafkaConsumer(
@@ -63,11 +61,10 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
             )
         printing = asyncio.ensure_future(_print(consumer, printer, as_json=options.json))
         printing.add_done_callback(lambda _: printer.end(exits.FAILED))
-        code = await printer.wait()
-        await printing
-        for failure in failures:
-            raise failure
-        return code
+        try:
+            return await printer.wait()
+        finally:
+            await printing
 
 
 async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:

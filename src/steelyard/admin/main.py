@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from steelyard.admin import exits
+from steelyard.admin import exits, streams
 from steelyard.arguments import OneLineParser
 from steelyard.errors import (
     BrokerError,
@@ -107,20 +106,25 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code."""
+    """Run one command; return the exit code. Without `arguments`: that of this process."""
+    if arguments is None:
+        streams.prepare()
     try:
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
         finally:
             sys.stdout.flush()
+    except streams.OutputError as error:
+        streams.discard_output()
+        print(f"steelyard: {error}", file=sys.stderr)
+        return exits.FAILED
     except SteelyardError as error:
         print(f"steelyard: {_one_line(error)}", file=sys.stderr)
         return exits.code_of(error)
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # Otherwise the buffer's rest would be written, and fail again, when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.discard_output()
         return exits.CLOSED_PIPE
 
 

@@ -11,10 +11,15 @@ from contextlib import suppress
 
 from steelyard.admin import exits
 from steelyard.admin.pipes import closed
+from steelyard.admin.streams import OutputError
+from steelyard.errors import SteelyardError
 
 
 class Printer:
-    """Writes lines until there are enough or a stop is requested. `ended`: the exit code."""
+    """Writes lines until there are enough or a stop is requested.
+
+    `ended`: the exit code, or the error that ended it.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -31,6 +36,11 @@ class Printer:
         if not self.ended.done():
             self.ended.set_result(code)
 
+    def fail(self, error: SteelyardError) -> None:
+        """End; `wait` raises the error."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
     def print(self, lines: Sequence[bytes]) -> bool:
         """Write lines, no more than are `left`; return False if they could not be written."""
         try:
@@ -39,6 +49,9 @@ class Printer:
         except BrokenPipeError:
             self.end(exits.CLOSED_PIPE)
             return False
+        except OutputError as error:
+            self.fail(error)
+            return False
         if self._left is not None:
             self._left -= len(lines)
             if not self._left:
@@ -46,7 +59,10 @@ class Printer:
         return True
 
     async def wait(self) -> int:
-        """Wait for the end: enough lines, a signal, the time-out, or a closed output."""
+        """Wait for the end: enough lines, a signal, the time-out, or a closed output.
+
+        Raises the error of `fail`.
+        """
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.end, exits.SUCCESS)
         loop.add_signal_handler(signal.SIGINT, self.end, exits.INTERRUPTED)

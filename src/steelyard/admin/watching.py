@@ -24,6 +24,7 @@ from steelyard.admin.answers import CommandOutcome, Unreachable, document_text
 from steelyard.admin.pipes import closed
 from steelyard.admin.printing import date_seconds
 from steelyard.admin.reaching import PatientAdmin, told
+from steelyard.admin.streams import OutputError
 from steelyard.errors import ArgumentError, ConfigError, SteelyardError
 from steelyard.printable import printable, printable_lines
 from steelyard.wording import counted
@@ -161,7 +162,7 @@ class _Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
+        with suppress(OSError, OutputError):
             _write("\x1b[?7h\x1b[?25h\x1b[?1049l")
 
     def show(self, reading: Observation) -> None:
