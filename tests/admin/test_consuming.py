@@ -125,6 +125,18 @@ def test_a_closed_pipe_ends_it_quietly(ports: Ports) -> None:
     assert (idle.wait(60), idle.stderr.read()) == (141, b"")
 
 
+def test_a_group_without_permission_is_refused(ports: Ports) -> None:
+    produce(ports, "Forbidden", 3)
+    group = ("admin", "updateSubGroup", "-n", ports.nameserver, "-b", ports.broker, "-g", "denied")
+    assert run(*group, "-s", "false").returncode == 0
+    done = consume(ports, "Forbidden", "denied", "--from", "earliest", "--timeout", "20")
+    said = f"code 16 from {ports.broker}: subscription group no permission, denied"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"steelyard: {said}\n")
+    assert run(*group, "-s", "true").returncode == 0
+    done = consume(ports, "Forbidden", "denied", "--from", "earliest", "--count", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("kafka", [False, True])
 @pytest.mark.parametrize("number", [("--count", "3"), ()])
 def test_what_cannot_be_written_is_not_consumed(

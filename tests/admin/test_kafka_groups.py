@@ -432,6 +432,30 @@ def test_a_group_of_the_other_protocol_is_said_to_be_one(
         until(lambda: said() == wanted)
 
 
+def test_commands_of_rocketmq_do_not_touch_a_kafka_group(
+    servers: KafkaServers,
+    topic: str,
+    member: Callable[[str, str], Member],
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They would report success, and leave the group as it is or make another of its name."""
+    member("kept", "reader").join(topic)
+    one = ("-b", "broker-a", "-q", "0", "-o", "0")
+    for command, *options, instead in (
+        ("deleteSubGroup", "-c", "DefaultCluster", "--delete"),
+        ("resetOffsetByTime", "-t", topic, "-s", "now", "--reset-offsets"),
+        ("resetOffsetByTime", "-t", topic, *one, "--reset-offsets"),
+    ):
+        assert main(["admin", command, "-n", servers.nameservers, "-g", "kept", *options]) == 1
+        assert capsys.readouterr().err == (
+            f"steelyard: kept is a Kafka group; use `kafka-consumer-groups.sh {instead}`\n"
+        )
+    with PushConsumer("kept", servers.nameservers, lambda _: None).subscribe(topic):
+        run("resetOffsetByTime", "-g", "kept", "-t", topic, "-s", "now")
+    run("deleteSubGroup", "-c", "DefaultCluster", "-g", "kept")
+
+
 def test_brokers_without_a_kafka_door_have_no_such_group(tmp_path: Path) -> None:
     servers = Servers(tmp_path)
     with Admin(servers.nameservers) as admin:

@@ -229,6 +229,14 @@ def test_rates(run: Run, member: PushConsumer) -> None:
     assert "SELF_TEST_TOPIC" not in active
 
 
+def test_a_broker_that_does_not_exist(refused: Callable[..., str]) -> None:
+    for command in ("wipeWritePerm", "addWritePerm"):
+        said = refused(command, "-b", "broker-z", code=exits.FAILED)
+        assert said == (
+            "steelyard: the nameserver knows no broker broker-z; it knows: broker-a, broker-b"
+        )
+
+
 def test_brokers(run: Run, sent: list[SendResult]) -> None:
     lines = run("getBrokerConfig", "-c", "DefaultCluster")
     assert lines[0].startswith("============Master: 127.0.0.1:")

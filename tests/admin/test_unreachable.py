@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.admin.processes import NOBODY, start
+from tests.api.conftest import Servers
 from tests.waiting import until
 
 from steelyard import Admin, Producer, PullConsumer
 from steelyard.admin import exits
 from steelyard.admin.main import main
+from steelyard.config import BrokerConfig
 from steelyard.types import MessageQueue
 
 TOPIC, GROUP = "Reached", "reached"
@@ -112,8 +114,29 @@ def test_a_broker_that_does_not_answer_is_named(
         (missing,) = json.loads(printed.out)["unreachable"]
         assert (missing["broker_name"], missing["address"]) == ("broker-b", NOBODY)
         assert missing["error"] in line
+        assert not missing["refused"]
     else:
         assert printed.out
+
+
+def test_a_broker_that_refuses_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever is not an administrator gets no figures."""
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts:\n- {accessKey: the-brokers, secretKey: theirs-is, admin: true}\n")
+    accounts = BrokerConfig(acl_file=str(file), acl_access_key="the-brokers")
+    servers = Servers(tmp_path, accounts)
+    command = ["admin", "clusterList", "-n", servers.nameservers]
+    assert main(command) == exits.UNREACHABLE
+    printed = capsys.readouterr()
+    first, second = printed.err.splitlines()
+    assert " refused: code 16 from " in first
+    assert "steelyard: broker broker-" in second
+    assert "broker-a" in printed.out
+    assert main([*command, "--json"]) == exits.UNREACHABLE
+    document = json.loads(capsys.readouterr().out)
+    assert [broker["figures"] for broker in document["brokers"]] == [{}, {}]
+    assert [broker["refused"] for broker in document["unreachable"]] == [True, True]
+    servers.stop()
 
 
 def test_what_the_others_said_is_printed(

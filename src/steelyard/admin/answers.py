@@ -30,11 +30,15 @@ class CommandOutcome(NamedTuple):
 
 
 class Unreachable(NamedTuple):
-    """A broker that did not answer, and why. `broker_name`: "" if no nameserver knows it."""
+    """A broker whose part is missing, and why. `broker_name`: "" if no nameserver knows it.
+
+    `refused`: it did answer, but does not tell what was asked.
+    """
 
     address: str
     broker_name: str
     error: str
+    refused: bool = False
 
 
 def document_text(

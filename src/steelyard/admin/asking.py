@@ -291,25 +291,58 @@ async def _answered(
     return answer, await admin.unreachable()
 
 
+async def check_is_no_kafka_group(options: argparse.Namespace, group: str, instead: str) -> None:
+    """Raise RouteError for a group of Kafka clients only: RocketMQ's requests do not change it.
+
+    `instead`: the command for such a group. This asks more brokers than the command does, so with
+    an administrator of its own: the command has not failed if one of them does not answer.
+    """
+    is_only_kafkas = False
+    with suppress(SteelyardError):
+        async with new_admin(options) as admin:
+            is_only_kafkas = (
+                await _is_kafka_group(admin, group)
+                and not await admin.group_config(group)
+                and not await _is_rocketmq_group(admin, group)
+            )
+    if is_only_kafkas:
+        raise RouteError(f"{group} is a Kafka group; use `{instead}`")
+
+
 async def _raise_for_other_protocol(
     error: RouteError, admin: PatientAdmin, options: argparse.Namespace
 ) -> None:
     """Raise a RouteError that names the command for a group which this one does not know."""
-    from steelyard.wire.remoting.names import retry_topic
-
     asked = (getattr(options, name, None) for name in GROUP_OPTIONS)
     group = next(filter(None, map(given, asked)), None)
     if group is None or f"group {group}" not in str(error):
         return
     found = ""
     with suppress(SteelyardError):
-        if any(one.group == group for one in await admin.kafka_groups()):
+        if await _is_kafka_group(admin, group):
             found = f"{group} is a Kafka group; use `steelyard admin kafkaGroup -g {group}`"
     with suppress(SteelyardError):
-        await admin.route(retry_topic(group))
-        found = f"{group} is a RocketMQ group; use `steelyard admin consumerProgress -g {group}`"
+        if await _is_rocketmq_group(admin, group):
+            found = (
+                f"{group} is a RocketMQ group; use `steelyard admin consumerProgress -g {group}`"
+            )
     if found:
         raise RouteError(found) from error
+
+
+async def _is_kafka_group(admin: PatientAdmin, group: str) -> bool:
+    return any(one.group == group for one in await admin.kafka_groups())
+
+
+async def _is_rocketmq_group(admin: PatientAdmin, group: str) -> bool:
+    """Return whether the group has ever had a RocketMQ member."""
+    from steelyard.wire.remoting.names import retry_topic
+
+    try:
+        await admin.route(retry_topic(group))
+    except RouteError:
+        return False
+    return True
 
 
 def _end(answer: CommandOutcome, unreachable: list[Unreachable]) -> int:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import add_asking_command, add_where_options
 from steelyard.admin.printing import fixed, shown
-from steelyard.errors import RemotingError, RouteError, SteelyardError
+from steelyard.errors import BrokerError, RemotingError, RouteError
 
 if TYPE_CHECKING:
+    from steelyard.admin.reaching import PatientAdmin
     from steelyard.client.aio.admin import Admin
     from steelyard.wire.remoting.bodies import ClusterInfo
 
@@ -52,7 +53,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser.add_argument("-b", "--brokerName", required=True, help="the broker's name")
 
 
-async def cluster_list(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+async def cluster_list(admin: PatientAdmin, options: argparse.Namespace) -> CommandOutcome:
     rows = cluster_rows(await admin.clusters())
     if not rows:
         raise RouteError(NO_BROKER)
@@ -86,7 +87,7 @@ async def cluster_list(admin: Admin, options: argparse.Namespace) -> CommandOutc
 
 
 def _cluster_document(rows: list[ClusterRow], figures: list[dict[str, str]]) -> dict[str, object]:
-    """`figures`: by the broker's own names, as in brokerStatus; empty if it did not answer."""
+    """`figures`: by the broker's own names, as in brokerStatus; empty if it does not tell them."""
     return {
         "brokers": [
             {
@@ -112,15 +113,18 @@ def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
     ]
 
 
-async def _figures(admin: Admin, address: str) -> dict[str, str]:
+async def _figures(admin: PatientAdmin, address: str) -> dict[str, str]:
     """Return a broker's figures.
 
-    None if it does not respond, so that the others are still shown.
+    Empty if it does not tell them, so that the others are still shown.
     """
     try:
         return await admin.runtime(address)
-    except SteelyardError:
-        return {}
+    except BrokerError as error:
+        admin.refusals[address] = error
+    except RemotingError:
+        pass  # the administrator remembers it
+    return {}
 
 
 def cluster_row(*cells: object) -> str:
@@ -222,13 +226,24 @@ def config_lines(heading: str, settings: Mapping[str, str]) -> str:
 
 
 async def wipe_write_permission(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
-    name = options.brokerName.strip()
+    name = await _registered(admin, options)
     return _changed("wipe", name, await admin.wipe_write_permission(name))
 
 
 async def add_write_permission(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
-    name = options.brokerName.strip()
+    name = await _registered(admin, options)
     return _changed("add", name, await admin.add_write_permission(name))
+
+
+async def _registered(admin: Admin, options: argparse.Namespace) -> str:
+    """Return the name of -b. Raises RouteError if no broker of this name is registered."""
+    name: str = options.brokerName.strip()
+    known = sorted((await admin.clusters()).broker_addr_table)
+    if name not in known:
+        raise RouteError(
+            f"the nameserver knows no broker {name}; it knows: {', '.join(known) or 'none'}"
+        )
+    return name
 
 
 def _changed(verb: str, broker_name: str, counts: Mapping[str, int]) -> CommandOutcome:

@@ -19,10 +19,12 @@ from steelyard.admin.asking import (
     with_credentials,
 )
 from steelyard.admin.starts import FORMS, METAVAR, At, End, Offset, Start, parse_start
-from steelyard.errors import ConfigError, RouteError
+from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
 
 if TYPE_CHECKING:
+    from steelyard.client.aio.admin import Admin
     from steelyard.config import ConsumerConfig
+    from steelyard.wire.remoting.bodies import TopicRouteData
     from steelyard.wire.remoting.message import MessageView
 
 BATCH = 32
@@ -120,12 +122,13 @@ async def _consume(options: argparse.Namespace, start: Start | None) -> int:
 
     async with new_admin(options) as admin:
         try:
-            await admin.route(options.topic)
+            route = await admin.route(options.topic)
         except RouteError:
             raise RouteError(
                 f"topic {options.topic} does not exist; `steelyard admin topicList` lists existing"
                 " topics"
             ) from None
+        await _check_permission(admin, options, route)
     printer = Printer(options)
 
     async def show(messages: Sequence[MessageView]) -> bool:
@@ -147,6 +150,43 @@ async def _consume(options: argparse.Namespace, start: Start | None) -> int:
         return await printer.wait()
     finally:
         await consumer.stop(wait=False)
+
+
+async def _check_permission(
+    admin: Admin, options: argparse.Namespace, route: TopicRouteData
+) -> None:
+    """Raise BrokerError if a broker refuses the group's pulls for good.
+
+    The consumer would repeat them for ever. No broker has the queue -1, so that nothing is pulled;
+    but the permission is looked at before the queue (PullMessageProcessor.java).
+    """
+    from steelyard.client.administration.asking import broker_addresses
+    from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+    from steelyard.wire.remoting.headers import PullMessageRequestHeader
+    from steelyard.wire.remoting.names import PERM_READ
+
+    header = PullMessageRequestHeader(
+        consumer_group=options.group,
+        topic=options.topic,
+        queue_id=-1,
+        queue_offset=0,
+        max_msg_nums=1,
+        sys_flag=0,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+    )
+    readable = {queue.broker_name for queue in route.queue_datas if queue.perm & PERM_READ}
+    for name, address in broker_addresses(route).items():
+        if name not in readable:
+            continue
+        try:
+            await admin.ask(address, RequestCode.PULL_MESSAGE, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.NO_PERMISSION:
+                raise
+        except RemotingError:
+            continue  # the consumer waits for it
 
 
 def _config(options: argparse.Namespace, start: Start | None) -> ConsumerConfig:

@@ -17,7 +17,7 @@ WRONG = 2
 """An invalid command line: an unknown option, an illegal name, an unusable file or directory."""
 
 UNREACHABLE = 3
-"""A broker did not answer: what was printed, if anything, lacks its part."""
+"""A broker did not answer, or refuses its part: what was printed, if anything, lacks it."""
 
 INTERRUPTED = 130
 """Ctrl-C: 128 plus the number of SIGINT, as in shells."""

@@ -16,6 +16,7 @@ from steelyard.admin.asking import (
     add_asking_command,
     add_where_options,
     asked_brokers,
+    check_is_no_kafka_group,
     given,
     unsupported,
 )
@@ -116,6 +117,7 @@ def group_config_line(config: SubscriptionGroupConfig) -> str:
 
 async def delete_group(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group, cluster = options.groupName.strip(), given(options.clusterName)
+    await check_is_no_kafka_group(options, group, "kafka-consumer-groups.sh --delete")
     addresses = await admin.delete_group(
         group,
         cluster=cluster,

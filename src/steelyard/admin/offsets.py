@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.admin import names
 from steelyard.admin.answers import CommandOutcome, row
-from steelyard.admin.asking import add_asking_command
+from steelyard.admin.asking import add_asking_command, check_is_no_kafka_group
 from steelyard.admin.printing import front
 from steelyard.errors import ConfigError
 
@@ -85,6 +85,7 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> CommandOutc
             raise ConfigError(
                 "give a time (-s), or a queue and an offset to resume from (-b, -q, -o)"
             )
+        await _check_protocol(options, group)
         queue = MessageQueue(topic, options.broker.strip(), options.queue)
         moved = await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
         return CommandOutcome(moved_table(moved), _document(group, moved))
@@ -93,6 +94,7 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> CommandOutc
     text = options.timestamp.strip()
     timestamp = parse_time(text)
     force = options.force == "true"
+    await _check_protocol(options, group)
     resets = await admin.reset_offset(group, topic, timestamp=timestamp, force=force)
     text = (
         f"rollback consumer offset by specified group[{group}], topic[{topic}],"
@@ -100,6 +102,10 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> CommandOutc
         + reset_table(resets)
     )
     return CommandOutcome(text, _document(group, resets))
+
+
+async def _check_protocol(options: argparse.Namespace, group: str) -> None:
+    await check_is_no_kafka_group(options, group, "kafka-consumer-groups.sh --reset-offsets")
 
 
 def _document(group: str, resets: Sequence[QueueReset]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import Any
 from steelyard.admin.answers import Unreachable
 from steelyard.checks import Int32
 from steelyard.client.aio.admin import Admin
-from steelyard.errors import RemotingError, SteelyardError
+from steelyard.errors import BrokerError, RemotingError, SteelyardError
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.headers import Header
 
@@ -30,6 +30,8 @@ class PatientAdmin(Admin):
         super().__init__(nameservers, **options)
         self.failures: dict[str, RemotingError] = {}
         """The error of each broker that did not answer, by its address."""
+        self.refusals: dict[str, BrokerError] = {}
+        """The error of each broker that refused what the command goes on without."""
 
     async def ask(
         self,
@@ -54,20 +56,21 @@ class PatientAdmin(Admin):
         """The command continues; `failures` has the error."""
 
     async def unreachable(self) -> list[Unreachable]:
-        """Return the brokers that did not answer, by address, with their names."""
-        if not self.failures:
+        """Return the brokers that did not answer, or refused to, by address, with their names."""
+        missing: dict[str, SteelyardError] = {**self.refusals, **self.failures}
+        if not missing:
             return []
         names: dict[str, str] = {}
         with suppress(SteelyardError):
             for broker in (await self.clusters()).broker_addr_table.values():
                 names |= dict.fromkeys(broker.broker_addrs.values(), broker.broker_name)
         return [
-            Unreachable(address, names.get(address, ""), str(error))
-            for address, error in sorted(self.failures.items())
+            Unreachable(address, names.get(address, ""), str(error), isinstance(error, BrokerError))
+            for address, error in sorted(missing.items())
         ]
 
 
 def told(broker: Unreachable) -> str:
     """Format for standard error."""
     name = f"{broker.broker_name} at {broker.address}" if broker.broker_name else broker.address
-    return f"broker {name} did not answer: {broker.error}"
+    return f"broker {name} {'refused' if broker.refused else 'did not answer'}: {broker.error}"

@@ -99,6 +99,7 @@ async def _repeat(admin: PatientAdmin, ask: Ask, seconds: float, view: _View) ->
 
 async def _read(admin: PatientAdmin, ask: Ask) -> Observation:
     admin.failures.clear()  # whoever did not answer may be back
+    admin.refusals.clear()
     at = time.time_ns() // 1_000_000
     try:
         outcome, unreachable = await ask()
