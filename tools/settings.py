@@ -158,7 +158,7 @@ def values(setting: Setting) -> str:
     words = (
         RANGES.get((setting.name, setting.hint)) or setting.kind.text_words or setting.kind.words
     )
-    if isinstance(setting.default, Enum):
+    if isinstance(setting.default, (Enum, tuple)):  # only in texts are tuples without brackets
         words = setting.kind.words
     for pattern, text in WORDS:
         words = re.sub(pattern, text, words)

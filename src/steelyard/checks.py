@@ -24,7 +24,7 @@ and what is expected.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from operator import is_
@@ -50,8 +50,10 @@ INT_MAX = 2**63 - 1
 """Largest integer if an annotation names no other: what fits into 64 bits on the wire."""
 
 SHOWN_MAX = 80
-NEAREST_MAX = 3
 """Maximum characters of a value shown in an error."""
+NEAREST_MAX = 3
+LISTED_MAX = 20
+"""Maximum names that are suggested in an error, and that are listed if there is a document, too."""
 
 SECRETS = frozenset({"secret_key", "security_token"})
 """Arguments whose values are never shown in errors."""
@@ -113,13 +115,23 @@ def wrong(name: str, value: object, words: str, *, wrong_type: bool = False) -> 
     return ArgumentError(f"{text}, {given}" if wrong_type and value is not None else text)
 
 
-def unknown(what: str, name: str, known: Iterable[str], names: Iterable[str] = ()) -> ArgumentError:
+def unknown(
+    what: str,
+    name: str,
+    known: Collection[str],
+    names: Iterable[str] = (),
+    *,
+    listed_in: str = "",
+) -> ArgumentError:
     """The error of a name that is not `known`: with the nearest of these, or of all `names`.
 
-    With all that are known if none is near.
+    If none is near with all that are known, or, of many, with the document that they are
+    `listed_in`.
     """
     near = nearest(name, names or known, NEAREST_MAX)
     words = f"did you mean {_one_of(near)}?" if near else f"expected one of: {', '.join(known)}"
+    if listed_in and not near and len(known) > LISTED_MAX:
+        words = f"{listed_in} lists all that there are"
     return ArgumentError(f"unknown {what} {_shown(name)}; {words}")
 
 
@@ -240,7 +252,8 @@ class _Choice(Kind):
 
     def __init__(self, values: tuple[object, ...]) -> None:
         self._values = values
-        self.words = f"one of {', '.join(map(repr, values))}"
+        self.names = ", ".join(map(repr, values))
+        self.words = f"one of {self.names}"
 
     def fits(self, value: object) -> bool:
         return any(type(value) is type(one) for one in self._values)
@@ -332,6 +345,8 @@ class _Items(Kind):
         self._class = cls
         self._item = item
         self.words = f"a {noun}" if item.words == Kind.words else f"a {noun} of {_bare(item.words)}"
+        if isinstance(item, _Choice):
+            self.text_words = f"one or more of {item.names}, separated by commas"
 
     def fits(self, value: object) -> bool:
         return isinstance(value, self._class) and not isinstance(

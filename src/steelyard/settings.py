@@ -130,7 +130,7 @@ def _names(cls: Any) -> Mapping[str, Setting]:
 def _setting(cls: Any, name: str) -> Setting:
     names = _names(cls)
     if name not in names:
-        raise unknown("setting", name, settings_of(cls), names)
+        raise unknown("setting", name, settings_of(cls), names, listed_in="docs/SETTINGS.md")
     return names[name]
 
 

@@ -78,7 +78,7 @@ def test_groups_of_a_file_are_made(run: Run, admin: Admin, file: Callable[[objec
 @pytest.mark.parametrize(
     ("command", "content", "said"),
     [
-        ("updateTopicList", "{", "is not JSON: "),
+        ("updateTopicList", "{", "is not JSON: expected a value at character"),
         ("updateTopicList", {"topicName": "T"}, "is no JSON list of objects: [{...}, {...}]"),
         ("updateTopicList", ["T"], "is no JSON list of objects"),
         ("updateTopicList", [], "has an empty list"),

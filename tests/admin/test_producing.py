@@ -101,7 +101,7 @@ def test_messages_go_to_their_own_topics(ports: Ports, tmp_path: Path) -> None:
 def test_a_line_that_is_wrong_is_named(ports: Ports, line: str, said: str) -> None:
     text = '{"topic": "Good", "body": "good"}\n' + line + "\n"
     done = run("produce", "-n", ports.nameserver, "--input", "json", text=text)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     (told,) = done.stderr.splitlines()
     assert told.startswith("steelyard: message 2: ")
     assert said in told

@@ -73,7 +73,10 @@ def test_messages_that_do_not_exist(refused: Refused, sent: list[SendResult]) ->
     assert said(*AT, "-o", "3").endswith("has no message at offset 3; it has messages from 0 to 2")
     empty = ("-t", TOPIC, "-b", "broker-a", "-i", "0")
     assert said(*empty, "-o", "0").endswith("has no message at offset 0; it has no messages")
-    assert "does not exist" in said("-t", TOPIC, "-b", "broker-a", "-i", "7", "-o", "0")
+    nowhere = said("-t", TOPIC, "-b", "broker-a", "-i", "7", "-o", "0")
+    assert nowhere == f"steelyard: queue 7 of topic {TOPIC} on broker-a does not exist"
+    reset = ("-g", "g", "-t", TOPIC, "-b", "broker-a", "-q", "7", "-o", "0")
+    assert refused("resetOffsetByTime", *reset) == nowhere
     assert "has no broker broker-x" in said("-t", TOPIC, "-b", "broker-x", "-i", "0", "-o", "0")
     assert "no route for topic No" in said("-t", "No", "-b", "broker-a", "-i", "0", "-o", "0")
     assert "offset is -1; it must be 0 or more" in said(*AT, "-o=-1", code=exits.WRONG)

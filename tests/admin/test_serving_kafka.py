@@ -53,9 +53,14 @@ def running(*arguments: str) -> Iterator[dict[str, object]]:
         ),
         (
             ["--kafka-port", "0", "--kafka-set", "no.such=1"],
-            "unknown setting 'no.such'; expected one of: name,",
+            "unknown setting 'no.such'; docs/SETTINGS.md lists all that there are",
         ),
         (["--kafka-port", "0", "--kafka-set", "auto.create.topics.enable=si"], "true or false"),
+        (
+            ["--kafka-port", "0", "--kafka-sasl", "FOO"],
+            "is 'FOO'; it must be one or more of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512',"
+            " 'OAUTHBEARER', separated by commas",
+        ),
     ],
 )
 @pytest.mark.parametrize("what", ["up", "broker"])
@@ -68,6 +73,24 @@ def test_bad_options_are_one_line(
     assert ended.returncode == 2
     assert words in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kafka-sasl", "PLAIN"], "--kafka-sasl needs a Kafka listener: give --kafka-port as"),
+        (["--kafka-authorizer", "acl"], "--kafka-authorizer needs a Kafka listener"),
+        (["--allow-changes"], "--allow-changes needs the console: give --http as well"),
+    ],
+)
+def test_options_without_effect_are_one_line(
+    tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    ports = ["--nameserver-port", "0", "--broker-port", "0"]
+    command = steelyard("up", "--data", str(tmp_path / "data"), *ports, *arguments)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert words in ended.stderr
 
 
 @pytest.mark.parametrize(

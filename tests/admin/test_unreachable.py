@@ -134,6 +134,11 @@ def test_a_broker_that_refuses_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert "broker-a" in printed.out
     assert main([*command, "--json"]) == exits.UNREACHABLE
     document = json.loads(capsys.readouterr().out)
+    address = document["brokers"][0]["address"]
+    assert main(["admin", "brokerStatus", "-n", servers.nameservers, "-b", address]) == 1
+    assert capsys.readouterr().err.endswith(
+        "wants an AccessKey; set STEELYARD_ACCESS_KEY and STEELYARD_SECRET_KEY\n"
+    )
     assert [broker["figures"] for broker in document["brokers"]] == [{}, {}]
     assert [broker["refused"] for broker in document["unreachable"]] == [True, True]
     servers.stop()

@@ -126,6 +126,37 @@ def test_an_incomplete_login(terminal: Terminal) -> None:
     assert "STEELYARD_SASL_PASSWORD" in err
 
 
+def test_a_login_that_is_missing(terminal: Terminal, kafka: str) -> None:
+    terminal.log_in("", "")
+    advice = (
+        "; if this port wants a login, set STEELYARD_SASL_USERNAME and STEELYARD_SASL_PASSWORD\n"
+    )
+    code, _, err = terminal.run("list")
+    assert (code, err[-len(advice) :]) == (1, advice)
+
+
+def test_a_login_that_nobody_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    background = Background()
+    server: LocalServer = background.wait(
+        serve_broker(str(tmp_path), port=0, kafka_port=0, config=BrokerConfig())
+    )
+    try:
+        Terminal(server.kafka, monkeypatch, capsys)
+        for command in (("admin", "user", "list"), ("consume", "-t", "T", "-g", "g")):
+            assert main([*command, "--kafka", server.kafka]) == 1
+            line = capsys.readouterr().err.splitlines()[-1]
+            assert "the broker does not ask for a login here" in line
+            assert line.endswith(
+                "; unset STEELYARD_SASL_USERNAME, STEELYARD_SASL_PASSWORD and"
+                " STEELYARD_SASL_MECHANISM"
+            )
+    finally:
+        background.wait(server.stop())
+        background.stop()
+
+
 def test_consume_logs_in(kafka: str) -> None:
     producer = confluent_kafka.Producer(
         {

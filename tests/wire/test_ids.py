@@ -12,6 +12,7 @@ from steelyard.wire.remoting.ids import (
     born_after,
     host_address,
     host_bytes,
+    is_unique_id,
     offset_message_id,
     parse_offset_message_id,
 )
@@ -37,6 +38,16 @@ def test_offset_message_id_round_trip(ip: object, port: int, offset: int) -> Non
     parsed, parsed_offset = parse_offset_message_id(text)
     assert (host_bytes(parsed), parsed_offset) == (host_bytes(address), offset)
     assert parse_offset_message_id(text.lower()) == (parsed, offset)
+
+
+@pytest.mark.parametrize("ip", [bytes([127, 0, 0, 1]), GOLDEN_IP])
+@pytest.mark.parametrize("pid", [1, 4242, 0x8000, 0xFFFF])
+def test_a_unique_id_is_told_from_an_offset_message_id(ip: bytes, pid: int) -> None:
+    """Both have the same length."""
+    unique = UniqueIds(ip, pid, 0).next(milliseconds(2026, 11, 5))
+    assert is_unique_id(unique)
+    assert not is_unique_id(offset_message_id(ip + (10911).to_bytes(4, "big"), 300))
+    assert not is_unique_id("7F")
 
 
 @given(

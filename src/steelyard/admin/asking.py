@@ -142,6 +142,9 @@ def _credentials() -> tuple[str, str, str]:
     """Read the credentials; on the command line, every user of the machine could read a secret."""
     names = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE)
     access_key, secret_key, security_token = (os.environ.get(name, "") for name in names)
+    if bool(access_key) != bool(secret_key):
+        given, missing = names[:2] if access_key else names[1::-1]
+        raise ConfigError(f"{given} is set without {missing}; set both, or neither")
     return access_key, secret_key, security_token
 
 
@@ -157,9 +160,10 @@ def credentials() -> dict[str, str]:
 
 def kafka_brokers(given: str) -> list[str]:
     """Return the addresses in a value of `--kafka`. Raises ConfigError."""
-    from steelyard.client.settings import check_address
+    from steelyard.client.settings import KAFKA_PORT, check_address
 
-    addresses = [check_address(each.strip()) for each in given.split(",") if each.strip()]
+    parts = [each.strip() for each in given.split(",") if each.strip()]
+    addresses = [check_address(each, KAFKA_PORT) for each in parts]
     if not addresses:
         raise ConfigError("no Kafka broker given; write --kafka HOST:PORT")
     return addresses

@@ -168,7 +168,8 @@ def _read(path: str, name: str, kind: type[B], fields: frozenset[str]) -> tuple[
     try:
         tree = fastjson.loads(data)
     except ProtocolError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
+        reason = str(error).removeprefix("JSON: ")
+        raise ConfigError(f"{path} is not JSON: {reason}") from None
     if not isinstance(tree, list) or not all(isinstance(item, dict) for item in tree):
         raise ConfigError(f"{path} is no JSON list of objects: [{{...}}, {{...}}]")
     if not tree:

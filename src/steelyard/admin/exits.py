@@ -6,7 +6,13 @@ help describes.
 
 from __future__ import annotations
 
-from steelyard.errors import ConfigError, SteelyardError, StorageError, UnreachableError
+from steelyard.errors import (
+    ConfigError,
+    MessageError,
+    SteelyardError,
+    StorageError,
+    UnreachableError,
+)
 
 SUCCESS = 0
 
@@ -14,7 +20,10 @@ FAILED = 1
 """A request failed: no such topic or group, no nameserver, a refusal."""
 
 WRONG = 2
-"""An invalid command line: an unknown option, an illegal name, an unusable file or directory."""
+"""An invalid command line: an unknown option, an illegal name, an unusable file or directory.
+
+Also input that can be no message, such as an empty line.
+"""
 
 UNREACHABLE = 3
 """A broker did not answer, or refuses its part: what was printed, if anything, lacks it."""
@@ -31,7 +40,7 @@ def code_of(error: SteelyardError) -> int:
     """Return the exit code of a command that ends with this error."""
     if isinstance(error, UnreachableError):
         return UNREACHABLE
-    return WRONG if isinstance(error, (ConfigError, StorageError)) else FAILED
+    return WRONG if isinstance(error, (ConfigError, MessageError, StorageError)) else FAILED
 
 
 EXPLAINED = (

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
+from steelyard.admin.asking import kafka_brokers
 from steelyard.admin.output import Printer
 from steelyard.admin.ports import listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
@@ -27,7 +28,7 @@ CALL_TIMEOUT_MS = 10_000
 
 async def consume(options: argparse.Namespace, start: Start) -> int:
     """Print records until the printer has enough; return the exit code."""
-    servers = [address.strip() for address in options.kafka.split(",") if address.strip()]
+    servers = kafka_brokers(options.kafka)
     if not options.tls:
         await _check(servers, options)
 

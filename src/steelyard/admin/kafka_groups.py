@@ -123,7 +123,7 @@ def report_text(
     which = "after generation" if report.kind == "classic" else "epoch"
     for rebalance in report.rebalances[-REASONS:]:
         text += f"  {date_milliseconds(rebalance.at)}  {which} {rebalance.generation}"
-        text += f"  {rebalance.trigger}: {rebalance.cause}\n"
+        text += f"  {rebalance.cause}\n"
     text += "\nit waits for:\n" if report.awaited else "\nit waits for no member\n"
     for one in report.awaited:
         since = "" if one.since is None else f", for {_seconds(now - one.since)}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from steelyard.admin import exits, streams
 from steelyard.arguments import OneLineParser
 from steelyard.errors import (
+    AuthenticationError,
     BrokerError,
     ConfigError,
     ConnectError,
@@ -135,12 +136,14 @@ def _run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(_joined(arguments))
     try:
         code: int = options.run(options)
-    except (BrokerError, RemotingError, RouteError):
+    except (AuthenticationError, BrokerError, RemotingError, RouteError) as error:
+        from steelyard.admin.logins import add_advice
         from steelyard.admin.ports import mistaken
 
         text = mistaken(options)
         if text:
             raise ConnectError(text) from None
+        add_advice(error, options)
         raise
     return code
 
@@ -157,4 +160,6 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 
 def _one_line(error: BaseException) -> str:
-    return printable(" ".join(str(error).split())) or type(error).__name__
+    """Format an error with its notes."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return printable("; ".join([words, *getattr(error, "__notes__", [])]))

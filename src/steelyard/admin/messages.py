@@ -78,8 +78,15 @@ def _add_member_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def by_ids(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
+    from steelyard.wire.remoting.ids import is_unique_id
+
     text, rows = "", []
     for message_id in filter(None, map(str.strip, options.msgId.split(","))):
+        if is_unique_id(message_id):
+            raise ConfigError(
+                f"{message_id!r} is the unique id that the producer has made, not an offset message"
+                " id; use queryMsgByUniqueKey, with the message's topic"
+            )
         message = await admin.message(message_id)
         if _to_member(options):
             result = await _consume(admin, options, message)

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 IN_FLIGHT_MAX = 256
 """Maximum sends in flight."""
 
+DEFAULT_SIZE = 128
+"""Bytes of a generated body."""
+
+_OPTIONS_OF_PROPERTIES = {"KEYS": "--key", "TAGS": "--tag", "DELAY": "--delay"}
+
 DELAYS = (
     *("1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m"),
     *("10m", "20m", "30m", "1h", "2h"),
@@ -63,7 +68,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         " consume --json`",
     )
     parser.add_argument(
-        "--size", type=int, default=128, metavar="B", help="bytes of a generated body"
+        "--size",
+        type=int,
+        metavar="B",
+        help=f"with --count: bytes of a generated body; default: {DEFAULT_SIZE}",
     )
     parser.add_argument("--tag", default="", help="tag of every message")
     parser.add_argument("--key", default="", help="key of every message")
@@ -113,7 +121,9 @@ def _check(options: argparse.Namespace) -> None:
     """Raise ConfigError for wrong options or combinations."""
     if options.count is not None and options.count < 0:
         raise ConfigError(f"count is {options.count}; it must be 0 or more")
-    if options.size < 0:
+    if options.size is not None and options.count is None:
+        raise ConfigError("--size is that of generated messages; give --count as well")
+    if options.size is not None and options.size < 0:
         raise ConfigError(f"size is {options.size}; it must be 0 or more")
     properties(options.property)
     read_delay(options.delay)
@@ -143,6 +153,8 @@ def properties(settings: list[str]) -> dict[str, str]:
             raise ConfigError(
                 f"--property is {setting!r}; it must be NAME=VALUE, and neither may be empty"
             )
+        if name in _OPTIONS_OF_PROPERTIES:
+            raise ConfigError(f"property {name} is set with {_OPTIONS_OF_PROPERTIES[name]}")
         if name in found:
             raise ConfigError(f"property {name!r} is given twice")
         found[name] = value
@@ -226,8 +238,9 @@ async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
     if options.body is not None:
         yield os.fsencode(options.body)
     elif options.count is not None:
+        size = DEFAULT_SIZE if options.size is None else options.size
         for number in range(options.count):
-            yield b"%d " % number + b"x" * (options.size - len(b"%d " % number))
+            yield b"%d " % number + b"x" * (size - len(b"%d " % number))
     elif options.file == "-":
         async for line in input_lines():
             yield line

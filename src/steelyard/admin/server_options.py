@@ -109,6 +109,8 @@ class _Sets(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         value = self.const if self.nargs == 0 else values
+        if option_string is not None and option_string.startswith("--kafka-"):
+            namespace.kafka_options = [*getattr(namespace, "kafka_options", []), option_string]
         namespace.settings = [*namespace.settings, f"{self.dest}={value}"]
 
 
@@ -443,6 +445,18 @@ def layout(options: argparse.Namespace) -> Deployment:
     build(HttpConfig, http)
     build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
     return build(Deployment, _from_file(options, "up", Deployment) | given)
+
+
+def check_effects(options: argparse.Namespace, layout: Deployment) -> None:
+    """Raise ConfigError for an option of `up` that has no effect without another one.
+
+    Settings are not looked at: a file may be shared, and say more than is started.
+    """
+    kafka_options = getattr(options, "kafka_options", [])
+    if kafka_options and layout.kafka_port is None:
+        raise ConfigError(f"{kafka_options[0]} needs a Kafka listener: give --kafka-port as well")
+    if options.allow_changes and layout.http_port is None:
+        raise ConfigError("--allow-changes needs the console: give --http as well")
 
 
 def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str], list[str]]:

@@ -63,6 +63,7 @@ def run_up(options: argparse.Namespace) -> int:
     from steelyard.servers.supervisor import Supervisor
 
     layout = server_options.layout(options)
+    server_options.check_effects(options, layout)
     if layout.http_port is not None:
         _check_http_packages()
     supervisor = Supervisor(

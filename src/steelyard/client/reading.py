@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple
 from steelyard.checks import PLAIN_TOO
 from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.serialization import RecordDeserializers
-from steelyard.client.settings import check_address, configured, tls_context
+from steelyard.client.settings import KAFKA_PORT, check_address, configured, tls_context
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.driver.logs import logger
 from steelyard.errors import ClosedError, ConfigError
@@ -251,7 +251,9 @@ def kafka_config(
     if servers is not None or config is None or not config.bootstrap_servers:
         servers = servers or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
         parts = servers.split(",") if isinstance(servers, str) else servers
-        changes["bootstrap_servers"] = tuple(check_address(part.strip()) for part in parts)
+        changes["bootstrap_servers"] = tuple(
+            check_address(part.strip(), KAFKA_PORT) for part in parts
+        )
     if isinstance(changes.get("assignors"), str):
         changes["assignors"] = (changes["assignors"],)
     made = configured(KafkaConsumerConfig, config, changes)

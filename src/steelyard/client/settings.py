@@ -31,7 +31,10 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
 """Environment variable with the default nameservers, also read by mqadmin."""
 
-DEFAULT_NAMESERVERS = "127.0.0.1:9876"
+NAMESERVER_PORT, BROKER_PORT, KAFKA_PORT = 9876, 10911, 9092
+"""The usual ports."""
+
+DEFAULT_NAMESERVERS = f"127.0.0.1:{NAMESERVER_PORT}"
 
 
 def nameserver_addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -50,11 +53,16 @@ def nameserver_addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return addresses
 
 
-def check_address(address: str) -> str:
-    """Return the address, or raise ConfigError unless it is `host:port`."""
+def check_address(address: str, example_port: int = NAMESERVER_PORT) -> str:
+    """Return the address, or raise ConfigError unless it is `host:port`.
+
+    `example_port`: the usual port of such a server, for the error.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:9876")
+        raise ConfigError(
+            f"{address!r} is not an address; write host:port, such as 127.0.0.1:{example_port}"
+        )
     return address
 
 

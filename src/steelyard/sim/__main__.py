@@ -97,9 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.seed is not None:
             scenario, replay = draw(options.seed), f"--seed {options.seed}"
         else:
-            scenario = load(Path(options.scenario).read_text())
+            scenario = load(_text_of(options.scenario))
             replay = f"--scenario {options.scenario}"
-    except (ConfigError, OSError) as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     if options.show:
@@ -108,6 +108,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.compare:
         return _compare(scenario, options.compare, options.rounds)
     return _single(scenario, replay, trace=options.trace, smaller=options.shrink)
+
+
+def _text_of(path: str) -> str:
+    """Return what is in a file. Raises ConfigError."""
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot read {path}: {reason}") from None
 
 
 def _range(text: str) -> range:

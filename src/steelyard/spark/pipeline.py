@@ -76,7 +76,7 @@ def build_parser() -> OneLineParser:
     parser = OneLineParser(
         "steelyard pipeline", description="Spark jobs over topics.", epilog=EXIT_CODES
     )
-    jobs = parser.add_subparsers(dest="job", required=True)
+    jobs = parser.add_subparsers(dest="job", metavar="COMMAND", required=True)
     for add in (add_ledger, add_sink, add_compact):
         _add_spark_options(add(jobs, _session))
     for add_other in (add_incident, add_archive_offsets, add_move, add_archive):

@@ -7,7 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from steelyard.checks import Int32
-from steelyard.client.settings import check_address, nameserver_addresses, tls_context
+from steelyard.client.settings import (
+    BROKER_PORT,
+    check_address,
+    nameserver_addresses,
+    tls_context,
+)
 from steelyard.config import ClientConfig, check
 from steelyard.driver.driver import Driver
 from steelyard.errors import (
@@ -19,6 +24,7 @@ from steelyard.errors import (
     RouteError,
 )
 from steelyard.nodes.admin import AdminNode, Invoke
+from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -128,7 +134,9 @@ class Asking:
         if self._driver is None:
             raise ClosedError("the admin is not running; use `async with` or start()")
         command = Command(int(code), ext=headers.write(header) if header else {}, body=body)
-        invoke = Invoke(check_address(address), command, timeout_ms or self.config.call_timeout_ms)
+        invoke = Invoke(
+            check_address(address, BROKER_PORT), command, timeout_ms or self.config.call_timeout_ms
+        )
         reply = await self._driver.ask(invoke)
         if reply.code != ResponseCode.SUCCESS:
             raise BrokerError(reply.code, reply.remark, address)
@@ -216,7 +224,7 @@ class Asking:
             return await self.masters(await self._cluster(cluster))
         if cluster is not None:
             raise ConfigError("give either the name of a cluster or the address of a broker")
-        return [check_address(broker)]
+        return [check_address(broker, BROKER_PORT)]
 
     async def _cluster(self, given: str | None) -> str:
         """Return the cluster of this name, or the only one that exists."""
@@ -238,6 +246,11 @@ class Asking:
             return await self.route(retry_topic(group))
         except RouteError:
             raise RouteError(f"no broker knows group {group}: it has had no member yet") from None
+
+
+def queue_name(queue: MessageQueue) -> str:
+    """Return a queue as people name it in a sentence."""
+    return f"queue {queue.queue_id} of topic {queue.topic} on {queue.broker_name}"
 
 
 def masters_of(info: ClusterInfo) -> dict[str, str]:

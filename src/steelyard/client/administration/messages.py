@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from steelyard.checks import PositiveInt32
-from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.administration.asking import broker_addresses, queue_name
 from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
 from steelyard.errors import BrokerError, MessageError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.overview import MessageTrack, TrackKind, track_kind
@@ -62,7 +62,7 @@ class Messages(Groups):
             raise RouteError(f"topic {queue.topic} has no broker {queue.broker_name}")
         reach = (await self._reach_at(address, queue.topic)).get(queue)
         if reach is None:
-            raise RouteError(f"{queue} does not exist")
+            raise RouteError(f"{queue_name(queue)} does not exist")
         if reach.min_offset <= offset < reach.max_offset:
             body = await self._pull(address, queue, offset, 1)
             for message in decode_records(body, queue.broker_name)[:1]:
@@ -71,7 +71,7 @@ class Messages(Groups):
         has = f"messages from {reach.min_offset} to {reach.max_offset - 1}"
         if reach.min_offset == reach.max_offset:
             has = "no messages"
-        raise RouteError(f"{queue} has no message at offset {offset}; it has {has}")
+        raise RouteError(f"{queue_name(queue)} has no message at offset {offset}; it has {has}")
 
     async def _pull(self, address: str, queue: MessageQueue, offset: int, count: int) -> bytes:
         """Return up to `count` records of a queue from an offset on; empty if there are none."""

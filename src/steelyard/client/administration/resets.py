@@ -19,7 +19,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.administration.asking import broker_addresses, queue_name
 from steelyard.client.administration.brokers import Brokers
 from steelyard.client.administration.groups import Groups
 from steelyard.errors import BrokerError, ConfigError, RouteError
@@ -130,9 +130,13 @@ class Resets(Groups, Brokers):
         if address is None:
             raise ConfigError(f"topic {queue.topic} has no broker {queue.broker_name}")
         reach = (await self._reach_at(address, queue.topic)).get(queue)
-        if reach is None or not reach.min_offset <= offset <= reach.max_offset:
-            has = "no such queue" if reach is None else f"{reach.min_offset} to {reach.max_offset}"
-            raise ConfigError(f"offset {offset} of {queue} does not exist; the broker has {has}")
+        if reach is None:
+            raise ConfigError(f"{queue_name(queue)} does not exist")
+        if not reach.min_offset <= offset <= reach.max_offset:
+            raise ConfigError(
+                f"offset {offset} of {queue_name(queue)} does not exist; the broker has"
+                f" {reach.min_offset} to {reach.max_offset}"
+            )
         config = await self.broker_config(address)
         understood = any(config.get(name) == "true" for name in RESETS_OF_ONE_QUEUE)
         online = await self._online(address, group)

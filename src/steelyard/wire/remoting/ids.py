@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from ipaddress import ip_address
 
+from steelyard.addresses import is_port
 from steelyard.errors import ConfigError
 
 _DAY_MS = 86_400_000
@@ -38,6 +39,18 @@ def host_address(host: bytes) -> str:
 def offset_message_id(host: bytes, physical_offset: int) -> str:
     """Return the id by which the broker at `host` finds the message (VIEW_MESSAGE_BY_ID)."""
     return (host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def is_unique_id(text: str) -> bool:
+    """Return whether it is a producer's id of a message, which may have the length of a broker's.
+
+    It has a process and a salt where the broker's has the port.
+    """
+    try:
+        address, _ = parse_offset_message_id(text)
+    except ConfigError:
+        return False
+    return not is_port(address.rpartition(":")[2])
 
 
 def parse_offset_message_id(text: str) -> tuple[str, int]:
