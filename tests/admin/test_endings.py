@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.admin.processes import COMMAND, NOBODY, Ports, run, start
@@ -178,12 +179,15 @@ FULL = "steelyard: cannot write the output: No space left on device"
         ("produce", "-t", "Full", "--body", "x", "--json"),
         ("--help",),
         ("completion", "bash"),
+        ("pipeline", "archive-offsets", "--help"),
+        ("up", "--data", "", "--nameserver-port", "0", "--broker-port", "0"),
     ],
     ids=" ".join,
 )
 def test_output_that_cannot_be_written_is_one_line(
-    ports: Ports, arguments: tuple[str, ...]
+    ports: Ports, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
+    arguments = tuple(argument or str(tmp_path) for argument in arguments)
     assert run("produce", "-n", ports.nameserver, "-t", "Full", "--body", "x").returncode == 0
     with open("/dev/full", "wb") as full:
         printing = start(

@@ -36,7 +36,7 @@ class Printer:
         if not self.ended.done():
             self.ended.set_result(code)
 
-    def fail(self, error: SteelyardError) -> None:
+    def fail(self, error: SteelyardError | OutputError) -> None:
         """End; `wait` raises the error."""
         if not self.ended.done():
             self.ended.set_exception(error)

@@ -1,7 +1,8 @@
 """The standard streams of the command line: open at its start, and with an error of their own.
 
 A full disk behind `> file` is the error of the output, not of what a command was doing when it
-printed. So the output raises OutputError, which nothing else does and which is not an OSError.
+printed. So the output raises OutputError, which is neither an OSError nor a SteelyardError: whoever
+handles those must not take it for one of theirs.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from steelyard.errors import SteelyardError
-
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-class OutputError(SteelyardError):
+class OutputError(Exception):
     """Standard output cannot be written, such as to a full disk; the text says why."""
 
     def __init__(self, error: OSError) -> None:
