@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
@@ -398,9 +399,10 @@ def test_a_consumer_gains_nothing_by_another_connection(quotas: Rig) -> None:
     alter(quotas, altered({"client-id": "client"}, (CONSUMER, 150.0)))
 
     def fetched(offset: int, link: int) -> tuple[int, int]:
-        asked = fetching(TOPIC, 0, offset, 100_000)
+        asked = replace(fetching(TOPIC, 0, offset, 100_000), session_epoch=0)
         answer = quotas.ask(asked, 11, FetchResponse, link=link)
         assert answer.error_code == 0
+        assert bool(answer.session_id) == bool(answer.responses)
         parts = [part for topic in answer.responses for part in topic.partitions]
         return sum(len(part.records or b"") for part in parts), answer.throttle_time_ms
 

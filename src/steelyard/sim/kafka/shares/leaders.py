@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from steelyard.errors import SteelyardError
-from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_EPOCH, next_epoch
+from steelyard.nodes.broker.kafka.data.fetch_sessions import next_epoch
 from steelyard.nodes.broker.kafka.shares.share_partition import RENEW
 from steelyard.nodes.calls.kafka import Lane
 from steelyard.nodes.seam import Address, Effect, Link
@@ -31,6 +31,7 @@ from steelyard.sim.world import Violation
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import MetadataResponse
+from steelyard.wire.kafka.messages.data import FIRST_EPOCH, LAST_EPOCH
 from steelyard.wire.kafka.messages.share_data import (
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,

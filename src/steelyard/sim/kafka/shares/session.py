@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, next_epoch
+from steelyard.nodes.broker.kafka.data.fetch_sessions import next_epoch
 from steelyard.nodes.broker.kafka.shares.share_partition import (
     ACCEPT,
     GAP,
@@ -23,6 +23,7 @@ from steelyard.nodes.broker.kafka.shares.share_partition import (
 from steelyard.nodes.seam import Address, Link
 from steelyard.sim.kafka.witness import Seen
 from steelyard.types import Random, TopicPartition
+from steelyard.wire.kafka.messages.data import FIRST_EPOCH
 from steelyard.wire.kafka.messages.share_data import (
     AcknowledgementBatch,
     AcknowledgePartition,

@@ -86,6 +86,12 @@ class ProduceResponse(ApiMessage, frozen=True, gc=False):
     node_endpoints: Annotated[Sequence[NodeEndpoint], Since(10), Tag(0)] = ()
 
 
+FIRST_EPOCH, LAST_EPOCH = 0, -1
+"""Epochs of fetches that begin a session, or end it or have none (KIP-227, KIP-932).
+
+Source: clients/common/requests/FetchMetadata.java, ShareRequestMetadata.java.
+"""
+
 PRODUCE = Api(0, ProduceRequest, ProduceResponse, versions=(3, 13), flexible=9)
 
 

@@ -44,8 +44,6 @@ from steelyard.nodes.broker.kafka.data.fetch_reads import (
     Reads,
 )
 from steelyard.nodes.broker.kafka.data.fetch_sessions import (
-    FIRST_EPOCH,
-    LAST_EPOCH,
     NO_SESSION,
     CachedPartition,
     Key,
@@ -63,6 +61,8 @@ from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.types import Effort, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
+    FIRST_EPOCH,
+    LAST_EPOCH,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,

@@ -21,8 +21,6 @@ from steelyard.nodes.broker.kafka.data.partitions import MetadataVersion, Partit
 from steelyard.types import Random
 
 NO_SESSION = 0
-FIRST_EPOCH = 0
-LAST_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
 
 EVICTION_MS = 120_000

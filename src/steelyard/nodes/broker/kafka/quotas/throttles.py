@@ -5,9 +5,10 @@ The answer to a request that went beyond the quota says for how long the client 
 the records in Produce requests, and in Fetch and ShareFetch responses. A fetch gets no more than a
 quota allows in WINDOW_MS, and is given what was read. (Apache Kafka gives it nothing, and the
 records later.) Until that is paid for, fetches on other links of the same owner are answered with
-nothing: whoever connects anew gains nothing by it. A ShareFetch gets one batch, because it locks
-records.
-Source: core/kafka/server/ClientQuotaManager.scala, KafkaApis.scala.
+nothing: whoever connects anew gains nothing by it, and begins no session. A ShareFetch gets one
+batch, because it locks records.
+Source: core/kafka/server/ClientQuotaManager.scala, KafkaApis.scala, FetchSession.scala
+(getThrottledResponse).
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Link, Mute
 from steelyard.wire.kafka.messages.data import (
     FETCH,
+    FIRST_EPOCH,
+    LAST_EPOCH,
     PRODUCE,
     FetchRequest,
     FetchResponse,
@@ -116,8 +119,11 @@ class Throttles:
         message = call.message
         assert isinstance(message, FetchRequest | ShareFetchRequest)
         bytes_max = max(1, int(limit[0] * WINDOW_MS / 1000))
-        if isinstance(message, ShareFetchRequest) and self._owes(limit[1]):
-            bytes_max = 1
+        if self._owes(limit[1]):
+            if isinstance(message, ShareFetchRequest):
+                bytes_max = 1
+            elif message.session_epoch == FIRST_EPOCH:  # its answer has nothing to begin one with
+                message = replace(message, session_epoch=LAST_EPOCH)
 
         def complete(answer: ApiMessage) -> ApiMessage:
             assert isinstance(answer, FetchResponse | ShareFetchResponse)

@@ -8,7 +8,6 @@ Source: core/kafka/server/KafkaApis.handleShareAcknowledgeRequest.
 from __future__ import annotations
 
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.kafka.data.fetch_sessions import LAST_EPOCH
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.shares.acknowledging import Acknowledged, Acknowledging
 from steelyard.nodes.broker.kafka.shares.answers import acknowledge_answer, members_fault
@@ -19,6 +18,7 @@ from steelyard.nodes.broker.kafka.shares.stored import SharePartitions
 from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.seam import Effect, Hang
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.data import LAST_EPOCH
 from steelyard.wire.kafka.messages.share_data import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,

@@ -26,7 +26,6 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch import WAIT_MS_MAX, WOKEN_MAX
 from steelyard.nodes.broker.kafka.data.fetch_reads import LASTING
-from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_EPOCH
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.shares.acknowledging import Acknowledging
 from steelyard.nodes.broker.kafka.shares.acquiring import Acquiring
@@ -42,6 +41,7 @@ from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Steps
 from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.types import Effort
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.data import FIRST_EPOCH, LAST_EPOCH
 from steelyard.wire.kafka.messages.share_data import (
     ShareFetchRequest,
     ShareFetchResponse,

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steelyard.nodes.broker.kafka.data.fetch_sessions import FIRST_EPOCH, LAST_EPOCH, next_epoch
+from steelyard.nodes.broker.kafka.data.fetch_sessions import next_epoch
 from steelyard.nodes.seam import Link
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.data import FIRST_EPOCH, LAST_EPOCH
 
 PARTITIONS_MAX = 1_000_000
 """Most partitions in all sessions together."""
