@@ -627,9 +627,6 @@ TestPartition = PartitionMachine.TestCase
 TestPartitionOften = pytest.mark.proof(LongMachine.TestCase)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the snapshot of producers is older than the marker that went"
-)
 def test_a_transaction_of_which_compaction_left_nothing_is_over_after_a_restart() -> None:
     """The cleaner takes a marker of which a snapshot, from amid the transaction, knows nothing."""
     machine = PartitionMachine()

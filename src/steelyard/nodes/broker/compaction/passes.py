@@ -53,8 +53,8 @@ class ActiveProducers(Protocol):
     def last_writes(self, log: Log, now: int) -> Mapping[int, LastWrite]:
         """Return what each active producer wrote last, by its id."""
 
-    def forget_aborted(self, log: Log, markers: Sequence[int]) -> None:
-        """Forget the aborted transactions with these markers, of which nothing is left."""
+    def forget_markers(self, log: Log, markers: Sequence[int]) -> None:
+        """Note that these markers go, because nothing is left of their transactions."""
 
 
 class WithoutKafka:
@@ -73,7 +73,7 @@ class WithoutKafka:
     def last_writes(self, log: Log, now: int) -> Mapping[int, LastWrite]:
         return {}
 
-    def forget_aborted(self, log: Log, markers: Sequence[int]) -> None:
+    def forget_markers(self, log: Log, markers: Sequence[int]) -> None:
         """Do nothing: there are none."""
 
 
@@ -189,10 +189,13 @@ class Pass:
         if not cleaning.is_current:
             return False
         if filtering.bare_markers:
-            # Readers would take an aborted transaction without a marker for one that goes on. That
+            # Without them an aborted transaction, and after a restart any, would seem to go on. That
             # nothing of it is left was so before this pass.
-            self._producers.forget_aborted(self.log, filtering.bare_markers)
+            self._producers.forget_markers(self.log, filtering.bare_markers)
             filtering.bare_markers.clear()
+            yield from self._flushed()
+            if not cleaning.is_current:
+                return False
         cleaning.swap()
         self._cleaning = None
         self.bytes_before += sum(segment.size for segment in group)

@@ -281,15 +281,16 @@ class Producers:
             for each in self.active(log, now)
         }
 
-    def forget_aborted(self, log: Log, markers: Sequence[int]) -> None:
-        """Forget the aborted transactions with these markers, of which nothing is left.
+    def forget_markers(self, log: Log, markers: Sequence[int]) -> None:
+        """Note that these markers go, because nothing is left of their transactions.
 
-        Raises StorageError. The snapshot goes first, as it must not name one that is not there.
+        Raises StorageError. A snapshot is written first if the last one is older than a marker,
+        which nobody finds in the log any more, or names an aborted transaction that goes with it.
         """
         known = self.of(log)
         gone = frozenset(markers)
         forgotten = [item for item in known.aborted if item.last in gone]
-        if forgotten:
+        if forgotten or max(markers) >= known.snapshot_upto:
             known.aborted = [item for item in known.aborted if item.last not in gone]
             known.unwritten = [item for item in known.unwritten if item.last not in gone]
             self._save(known)
