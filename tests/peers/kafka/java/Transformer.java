@@ -11,6 +11,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidTxnStateException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 
 /**
@@ -54,7 +55,9 @@ final class Transformer {
                     transaction(producer, consumer, records, commits);
                     Lines.emit("ended", "number", number, "committed", commits);
                     number++;
-                } catch (ProducerFencedException error) {
+                } catch (ProducerFencedException | InvalidTxnStateException error) {
+                    // The latter if it commits just after the coordinator has aborted its transaction, and before the
+                    // other producer has its epoch (TransactionCoordinator.endTxnEpochBumped).
                     Lines.emit("fenced");
                     return;
                 } catch (KafkaException error) {
