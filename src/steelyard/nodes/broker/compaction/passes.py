@@ -189,8 +189,8 @@ class Pass:
         if not cleaning.is_current:
             return False
         if filtering.bare_markers:
-            # Without them an aborted transaction, and after a restart any, would seem to go on. That
-            # nothing of it is left was so before this pass.
+            # Without its marker an aborted transaction, and after a restart any, would seem to go
+            # on. That nothing of it is left was so before this pass.
             self._producers.forget_markers(self.log, filtering.bare_markers)
             filtering.bare_markers.clear()
             yield from self._flushed()
