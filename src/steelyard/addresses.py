@@ -7,6 +7,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 PORT_MAX = 65_535
 
+NAMESERVER_PORT, BROKER_PORT, KAFKA_PORT = 9876, 10911, 9092
+"""The usual ports."""
+
 _NAME = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?")
 """A host name; Docker's have underscores."""
 

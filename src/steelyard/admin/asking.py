@@ -160,7 +160,8 @@ def credentials() -> dict[str, str]:
 
 def kafka_brokers(given: str) -> list[str]:
     """Return the addresses in a value of `--kafka`. Raises ConfigError."""
-    from steelyard.client.settings import KAFKA_PORT, check_address
+    from steelyard.addresses import KAFKA_PORT
+    from steelyard.client.settings import check_address
 
     parts = [each.strip() for each in given.split(",") if each.strip()]
     addresses = [check_address(each, KAFKA_PORT) for each in parts]

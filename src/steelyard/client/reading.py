@@ -9,10 +9,11 @@ from itertools import count
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple
 
+from steelyard.addresses import KAFKA_PORT
 from steelyard.checks import PLAIN_TOO
 from steelyard.client.interceptors import Interception, Interceptor
 from steelyard.client.serialization import RecordDeserializers
-from steelyard.client.settings import KAFKA_PORT, check_address, configured, tls_context
+from steelyard.client.settings import check_address, configured, tls_context
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.driver.logs import logger
 from steelyard.errors import ClosedError, ConfigError
@@ -46,7 +47,7 @@ PartitionHook = Callable[[tuple[TopicPartition, ...]], object]
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 """Environment variable with the default bootstrap servers."""
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_BOOTSTRAP = f"127.0.0.1:{KAFKA_PORT}"
 
 CommitCallback = Callable[[Exception | None], object]
 """Called with the outcome of a commit: None if it succeeded."""

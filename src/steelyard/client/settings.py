@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from msgspec import Meta
 
+from steelyard.addresses import NAMESERVER_PORT
 from steelyard.config import ClientConfig, ConsumerConfig, KafkaConsumerConfig, check
 from steelyard.driver.identity import new_client_id, stable_client_id
 from steelyard.errors import ConfigError
@@ -30,9 +31,6 @@ DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
 """Environment variable with the default nameservers, also read by mqadmin."""
-
-NAMESERVER_PORT, BROKER_PORT, KAFKA_PORT = 9876, 10911, 9092
-"""The usual ports."""
 
 DEFAULT_NAMESERVERS = f"127.0.0.1:{NAMESERVER_PORT}"
 

@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 from steelyard.acl.accounts import Accounts
+from steelyard.addresses import BROKER_PORT, KAFKA_PORT, NAMESERVER_PORT
 from steelyard.config import (
     BrokerConfig,
     ConsumerConfig,
@@ -29,9 +30,7 @@ from steelyard.nodes.seam import KAFKA, Address, Link, Node
 from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.configs import (
-    BROKER_PORT,
     GROUP,
-    KAFKA_PORT,
     broker_config,
     consumer_config,
     operator_config,
@@ -73,7 +72,6 @@ from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.ids import UniqueIds
 from steelyard.wire.remoting.message import decode_records
 
-NAMESERVER_PORT = 9876
 RETRY_RECOVERY_MS = 5_000
 """Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from steelyard.addresses import BROKER_PORT, KAFKA_PORT
 from steelyard.config import (
     BrokerConfig,
     ClientConfig,
@@ -29,8 +30,6 @@ from steelyard.store.store import Store
 from steelyard.types import ConsumeFrom, Subscription
 
 GROUP = "group"
-BROKER_PORT = 10911
-KAFKA_PORT = 9092
 HEARTBEAT_MS_MAX = 5_000
 """Interval of heartbeats in KIP-848 groups, unless a third of the session is shorter."""
 EVERY_CLIENT = ((CLIENT_ID, None),)

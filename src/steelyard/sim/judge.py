@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from steelyard.addresses import BROKER_PORT
 from steelyard.errors import ProtocolError
 from steelyard.ledger import events as ledger
 from steelyard.ledger.events import LEDGER_TOPIC, Record
@@ -15,7 +16,7 @@ from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import SimCluster
-from steelyard.sim.configs import BROKER_PORT, GROUP
+from steelyard.sim.configs import GROUP
 from steelyard.sim.kafka.judge import (
     not_as_assigned,
     not_caught_up,

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from steelyard.addresses import BROKER_PORT
 from steelyard.checks import Int32
 from steelyard.client.settings import (
-    BROKER_PORT,
     check_address,
     nameserver_addresses,
     tls_context,
