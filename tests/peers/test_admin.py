@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -361,3 +362,25 @@ def test_mqadmin_resets_a_group_of_ours(ours: Scene, ask: Ask) -> None:
         until(lambda: len(ours.got) == len(ours.sent), "everything consumed once more")
     finally:
         member.stop()
+
+
+def test_a_broker_without_writers_stays_so(ours: Scene, ask: Ask, peer: Peer) -> None:
+    """What wipeWritePerm took from a broker's topics does not come back with the next topic that it makes."""
+    nameserver = ours.cluster.nameserver
+
+    def writable() -> dict[str, bool]:
+        route = json.loads("".join(ask("topicRoute", "-t", ours.topic)).replace("{0:", '{"0":'))
+        return {data["brokerName"]: bool(data["perm"] & 2) for data in route["queueDatas"]}
+
+    ask("wipeWritePerm", "-b", "broker-a")
+    try:
+        assert writable() == {"broker-a": False, "broker-b": True}
+        create_topic(ours.cluster, peer, f"{ours.topic}next")
+        assert writable() == {"broker-a": False, "broker-b": True}
+        peer.ask("producer", f"{ours.topic}j", nameserver, f"{ours.topic}jg")
+        results = peer.ask("send", f"{ours.topic}j", ours.topic, "s", 0, 4, 60)["results"]
+        peer.ask("stop", f"{ours.topic}j")
+        assert {result["broker"] for result in results} == {"broker-b"}
+    finally:
+        ask("addWritePerm", "-b", "broker-a")
+    assert writable() == {"broker-a": True, "broker-b": True}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.peers.apache import NEW, OLD, Peer
-from tests.peers.conftest import Running, create_topic
+from tests.peers.conftest import Running, create_topic, run_steelyard
 from tests.peers.series import expected, seen_by_java, seen_by_steelyard
 from tests.waiting import until
 
@@ -197,3 +198,21 @@ def test_updated_topic_takes_messages_on_every_queue(
     until(lambda: set(peer.held(f"{name}c", name)) == queues, "the consumer holds all queues")
     wait_for(peer, f"{name}c", 12)
     peer.ask("stop", f"{name}p")
+
+
+def test_a_broker_on_all_addresses_knows_its_clients_by_ipv4(
+    peer: Peer, name: str, tmp_path: Path
+) -> None:
+    """A socket of both kinds has IPv4 clients as ::ffff:127.0.0.1; they appear as they know themselves."""
+    options = ("--host", "::", "--advertise", "127.0.0.1")
+    with run_steelyard(tmp_path / "up", *options) as running:
+        nameserver = f"127.0.0.1:{running.nameserver.rpartition(':')[2]}"
+        peer.ask("producer", f"{name}p", nameserver, f"{name}pg")
+        peer.ask("send", f"{name}p", name, "s", 0, 4, 60)
+        peer.ask("consumer", f"{name}c", nameserver, f"{name}g", name, "*")
+        until(lambda: len(peer.received(f"{name}c")) >= 4, "all of them")
+        connections = peer.mqadmin("consumerConnection", "-n", nameserver, "-g", f"{name}g")
+        peer.ask("stop", f"{name}c")
+        peer.ask("stop", f"{name}p")
+    assert {event["born_host"] for event in peer.received(f"{name}c")} == {"127.0.0.1"}
+    assert re.search(r"^\S+ +127\.0\.0\.1:\d+ ", connections, re.MULTILINE), connections

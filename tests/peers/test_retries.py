@@ -83,6 +83,19 @@ def test_java_gives_up(cluster: Running, peers: dict[str, Peer], name: str) -> N
     assert times == [("s-key-0", 0), ("s-key-0", 1), ("s-key-1", 0), ("s-key-1", 1)]
 
 
+def test_an_orderly_java_listener_gives_up(cluster: Running, peer: Peer, name: str) -> None:
+    """The same for a queue in order: Java sends the message to the group's retry topic, and the broker sees that it was the last try."""
+    peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
+    peer.ask("send", f"{name}p", name, "s", 0, 2, 60, keys=1)
+    words = (f"{name}c", cluster.nameserver, f"{name}g", name, "*")
+    peer.ask("consumer", *words, orderly=True, answer="never", retries=1, suspend=50)
+    until(lambda: dead_letters(peer, cluster, f"{name}g") == 2, "two dead letters")
+    peer.ask("stop", f"{name}c")
+    peer.ask("stop", f"{name}p")
+    times = [(event["keys"], event["times"]) for event in peer.received(f"{name}c")]
+    assert times == [("s-key-0", 0), ("s-key-0", 1), ("s-key-1", 0), ("s-key-1", 1)]
+
+
 def test_we_delay(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """What we send for later, a Java consumer and one of ours get when it is due."""
     java = peers[NEW]

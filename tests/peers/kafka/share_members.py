@@ -1,7 +1,7 @@
 """Members of share groups: Java's KafkaShareConsumer in `java/share/ShareMember.java`, driven line by line.
 
 It takes its options as KEY=VALUE: bootstrap, group, client, topics (joined by commas), mode (implicit, or
-explicit: each record gets the `verdict`, accept at first), max_records, acquire_mode, and `settings` of the
+explicit: each record gets the `verdict`, accept at first), max_records, min_bytes, acquire_mode, and `settings` of the
 group to be set first, NAME:VALUE joined by semicolons. What it polled is committed before the next poll; with
 `holds` it keeps the first records that it gets, and does nothing more. It tells one JSON object a line:
 

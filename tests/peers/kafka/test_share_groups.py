@@ -117,6 +117,26 @@ def test_a_record_limit_is_kept(cluster: Running, name: str, tmp_path: Path) -> 
         assert set(group.until_all(100).values()) == {1}
 
 
+def test_a_topic_that_is_deleted_stops_nobody(cluster: Running, name: str, tmp_path: Path) -> None:
+    """A member waits for more bytes than there are, of two topics, while one of them is deleted."""
+    gone = f"{name}-gone"
+    for topic in (name, gone):
+        create(cluster, topic)
+    options = {"topics": f"{name},{gone}", "settings": EARLIEST, "min_bytes": 1_000_000}
+    with ShareGroup(cluster, name, tmp_path, **options) as group:
+        for topic in (name, gone):
+            produce(cluster, topic, 10)
+        member = group.start("one")
+        group.until_all(20)
+        until(lambda: len(member.taken) >= 20, "all are accepted")
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.delete_topics([gone])[gone].result(30)
+        for _ in range(3):
+            produce(cluster, name, 10)
+        group.until_all(50)
+        member.leave()
+
+
 def test_what_a_killed_member_had_goes_to_others(
     cluster: Running, name: str, tmp_path: Path
 ) -> None:

@@ -1,23 +1,20 @@
-"""Settings of topics and deleted records, with confluent-kafka: the same at Apache's broker and at two of ours."""
+"""Settings of topics, with confluent-kafka: the same at Apache's broker and at two of ours."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
-from tests.peers.kafka.servers import Running
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from tests.peers.apache import NEW, Peer
+from tests.peers.kafka.servers import Running, run_steelyard
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.peer
+from steelyard import Admin
 
-TO_THE_END = -1
-"""DeleteRecords deletes all that may be read."""
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
@@ -28,13 +25,6 @@ def admin(cluster: Running) -> AdminClient:
 def create(admin: AdminClient, name: str, settings: dict[str, str]) -> None:
     admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(PATIENCE_S)
     until(lambda: name in admin.list_topics(timeout=5).topics, name)
-
-
-def delete(admin: AdminClient, name: str, offset: int) -> int:
-    """Delete the records before an offset; the first one that is left."""
-    (deleted,) = admin.delete_records([TopicPartition(name, 0, offset)]).values()
-    low: int = deleted.result(PATIENCE_S).low_watermark
-    return low
 
 
 def test_blanks_and_case_do_not_matter(admin: AdminClient, name: str) -> None:
@@ -60,27 +50,30 @@ def test_values_that_cannot_be(admin: AdminClient, name: str, settings: dict[str
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
-def test_records_of_a_compacted_topic_stay(admin: AdminClient, name: str) -> None:
-    create(admin, name, {"cleanup.policy": "compact"})
-    with pytest.raises(KafkaException) as refused:
-        delete(admin, name, 0)
-    assert refused.value.args[0].code() == KafkaError.POLICY_VIOLATION
-
-
-def test_deleted_records_of_an_open_transaction_hold_nobody_up(
-    cluster: Running, admin: AdminClient, name: str
+def test_mqadmins_list_of_topics_leaves_kafkas_settings(
+    peers: dict[str, Peer], name: str, tmp_path: Path
 ) -> None:
-    create(admin, name, {})
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
-    producer.init_transactions(PATIENCE_S)
-    producer.begin_transaction()
-    for _ in range(3):
-        producer.produce(name, b"x")
-    assert producer.flush(PATIENCE_S) == 0
-    assert delete(admin, name, TO_THE_END) == 3
-    (found,) = admin.list_offsets(
-        {TopicPartition(name, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-        isolation_level=IsolationLevel.READ_COMMITTED,
-    ).values()
-    assert found.result(PATIENCE_S).offset == 3
-    producer.abort_transaction(PATIENCE_S)
+    """updateTopicList of RocketMQ 5.x names attributes to change; the others, Kafka's settings among them, stay."""
+    wanted = {
+        "topicName": name,
+        "readQueueNums": 1,
+        "writeQueueNums": 1,
+        "perm": 4,
+        "attributes": {"+message.type": "FIFO"},
+    }
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps([wanted]))
+    with run_steelyard(tmp_path / "up") as running, Admin(running.nameserver) as ours:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        create(admin, name, {"retention.ms": "86400000"})
+        (leader,) = ours.route(name).broker_datas
+        broker = leader.broker_addrs[0]
+        before = ours.topic_configs(broker)[name].attributes
+        assert before["retention.ms"] == "86400000"
+        text = peers[NEW].mqadmin(
+            "updateTopicList", "-n", running.nameserver, "-b", broker, "-f", file
+        )
+        assert "success" in text
+        config = ours.topic_configs(broker)[name]
+    assert config.perm == 4
+    assert config.attributes == before

@@ -161,6 +161,7 @@ public final class ShareMember {
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
         properties.put("share.acknowledgement.mode", options.getOrDefault("mode", "implicit"));
         properties.put("max.poll.records", options.getOrDefault("max_records", "500"));
+        properties.put("fetch.min.bytes", options.getOrDefault("min_bytes", "1"));
         properties.put("metadata.max.age.ms", "1000");
         if (options.containsKey("acquire_mode")) {
             properties.put("share.acquire.mode", options.get("acquire_mode"));
