@@ -26,6 +26,8 @@ from tests.waiting import until
 PARTITIONS = 12
 PROTOCOLS = ("cooperative-sticky", "range", "uniform")
 """By assignor; `uniform` is the server's, with group.protocol=consumer."""
+MIXED = ("cooperative-sticky", "uniform")
+"""Of two members and a third: the group changes its protocol, and back."""
 EACH_S = 0.02
 """Interval of the records of each partition."""
 SETTLED_S = 5.5
@@ -159,8 +161,8 @@ def is_shared(members: list[Member]) -> bool:
     return all(len(one) == share for one in held) and len(set().union(*held)) == PARTITIONS
 
 
-def measure(running: Running, assignor: str, name: str) -> Gaps:
-    """Two members read; a third joins, and leaves later."""
+def measure(running: Running, assignor: str, name: str, third_assignor: str = "") -> Gaps:
+    """Two members read; a third joins, and leaves later. `third_assignor`: the third's, if it has another."""
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     for created in admin.create_topics([NewTopic(name, PARTITIONS)]).values():
         created.result()
@@ -170,7 +172,7 @@ def measure(running: Running, assignor: str, name: str) -> Gaps:
             one.start()
         until(lambda: is_shared(members), "two members share the partitions")
         time.sleep(SETTLED_S)
-        third = Member(running, name, name, f"{name}-2", assignor)
+        third = Member(running, name, name, f"{name}-2", third_assignor or assignor)
         everybody = [*members, third]
         begin = time.monotonic()
         third.start()
@@ -197,9 +199,9 @@ def main() -> None:
             for delayed in (True, False):
                 place = Path(folder) / f"{number}{delayed}"
                 with servers.run_steelyard(place, *options(delayed=delayed)) as running:
-                    for assignor in PROTOCOLS:
-                        found = measure(running, assignor, f"{assignor}-{number}")
-                        print(assignor, "on " if delayed else "off", found, flush=True)
+                    for assignor, third in (*((one, one) for one in PROTOCOLS), MIXED):
+                        found = measure(running, assignor, f"{assignor}-{third}-{number}", third)
+                        print(assignor, third, "on " if delayed else "off", found, flush=True)
 
 
 if __name__ == "__main__":

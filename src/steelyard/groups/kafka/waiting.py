@@ -223,6 +223,28 @@ class LateReplies:
         """Return what waits in a group, sorted by member."""
         return self._waiting.of_group(group_id)
 
+    def _await(
+        self,
+        group_id: str,
+        member_id: str,
+        link: int,
+        handle: Handle,
+        answer: LateMessage,
+        most_ms: int,
+        session_timeout_ms: int,
+        now: int,
+    ) -> bool:
+        """Let a request wait, for `most_ms` at most; return whether it may.
+
+        None of its member or of its link may still wait.
+        """
+        most_ms = self._limits.limited(group_id, member_id, most_ms)
+        time_ms = wait_ms(most_ms, session_timeout_ms)
+        if time_ms:
+            waiter = Waiter(group_id, member_id, handle, link, answer, now, now + time_ms)
+            self._waiting.add(waiter)
+        return time_ms > 0
+
     # -- ends of waits ---------------------------------------------------------------------------
 
     def answer(self, waiter: Waiter, message: LateMessage, effects: Effects) -> None:
@@ -248,7 +270,7 @@ class LateReplies:
                 self.answer(waiter, message, effects)
 
     def gone(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
-        """Answer a member that is none any more with this error."""
+        """Answer a member that waits with this error."""
         waiter = self._waiting.of_member(group_id, member_id)
         if waiter is not None:
             self._refuse(waiter, error, effects)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.groups.kafka.consumer.conftest import GROUP, Rig
 
 from steelyard.groups.kafka.classic.joining import Join
-from steelyard.groups.kafka.effects import Effects
+from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.groups.kafka.groups import Asker
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
@@ -55,7 +55,7 @@ class ClassicClient:
         protocol: str = "range",
     ) -> None:
         self.rig = rig
-        self.asker = Asker(name, "/10.0.0.2", 2)
+        self.asker = Asker(name, "/10.0.0.2", rig.new_link())
         self.topics = list(topics)
         self.instance = instance
         self.protocol = protocol
@@ -65,6 +65,8 @@ class ClassicClient:
         self.phase = "join"
         self.led: tuple[JoinGroupResponseMember, ...] = ()
         self.handle: object = None
+        self.waiting: object = None
+        """The handle of a heartbeat that may wait, and whose answer was not read yet."""
         self.errors: list[ErrorCode] = []
 
     # -- requests, as `GroupRequests` hands them on ----------------------------------------------
@@ -128,23 +130,44 @@ class ClassicClient:
         assert found is None or isinstance(found, SyncGroupResponse)
         return found
 
-    def heartbeat(self, generation: int) -> ErrorCode:
+    def send_heartbeat(self, generation: int, version: int = 4) -> object:
+        """Send a heartbeat, which may wait; its handle."""
         request = HeartbeatRequest(GROUP, generation, self.member_id, self.instance)
+        handle = object()
+        effects: Effects = []
         members = self.rig.consumers.classic
         group = members.group(GROUP)
-        if group is not None:
-            return members.heartbeat(group, request, self.rig.now)
-        self.handle = object()
+        words = (request, version, self.asker, handle, self.rig.now, effects)
+        if group is None:
+            self.rig.coordinator.heartbeat(*words)
+        elif (error := members.heartbeat(group, *words)) is not None:
+            effects.append(Replied(handle, HeartbeatResponse(error_code=error)))
+        self.rig.took(effects)
+        return handle
+
+    def told(self, handle: object) -> ErrorCode | None:
+        """The answer to a heartbeat, once; None while it waits."""
+        found = self.rig.replies.pop(handle, None)
+        assert found is None or isinstance(found, HeartbeatResponse)
+        return None if found is None else ErrorCode(found.error_code)
+
+    def release(self) -> None:
+        """Another request comes on its link."""
         effects: Effects = []
-        asker = self.asker
-        self.rig.coordinator.heartbeat(request, 4, asker, self.handle, self.rig.now, effects)
-        self.rig.coordinator.released(asker.link, self.rig.now, effects)  # as by its next request
-        found = self._put(effects)
-        assert isinstance(found, HeartbeatResponse)
-        self.handle = None
-        return ErrorCode(found.error_code)
+        for groups in (self.rig.consumers, self.rig.coordinator):
+            groups.released(self.asker.link, self.rig.now, effects)
+        self.rig.took(effects)
+
+    def heartbeat(self, generation: int) -> ErrorCode:
+        """Send a heartbeat, and return its answer; another request follows at once."""
+        handle = self.send_heartbeat(generation)
+        self.release()
+        error = self.told(handle)
+        assert error is not None
+        return error
 
     def leave(self) -> LeaveGroupResponse:
+        self.release()
         leaver = MemberIdentity(self.member_id, self.instance)
         request = LeaveGroupRequest(GROUP, self.member_id, (leaver,))
         effects: Effects = []
@@ -159,7 +182,24 @@ class ClassicClient:
 
     # -- what a client does ----------------------------------------------------------------------
 
+    def wait(self) -> None:
+        """Send a heartbeat that may wait, unless one already does."""
+        if self.phase == "stable" and self.waiting is None:
+            self.waiting = self.send_heartbeat(self.generation)
+
+    def read(self) -> None:
+        """Take in the answer to the heartbeat that waits, if there is one by now."""
+        error = None if self.waiting is None else self.told(self.waiting)
+        if error is not None:
+            self.waiting = None
+            self._heard(error)
+
     def beat(self) -> None:
+        """One step. A heartbeat that waits is released, and its answer comes first."""
+        if self.waiting is not None:
+            self.release()
+            self.read()
+            assert self.waiting is None
         if self.phase == "join":
             self._join()
         if self.phase == "sync":
@@ -218,8 +258,7 @@ class ClassicClient:
 
     def reset(self) -> None:
         """The broker was restarted: what waited is lost."""
-        if self.handle is not None:
-            self.handle = None
+        self.handle = self.waiting = None
 
 
 def _shares(members: Sequence[JoinGroupResponseMember], rig: Rig) -> dict[str, bytes]:

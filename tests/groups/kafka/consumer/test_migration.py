@@ -13,6 +13,7 @@ from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, Wo
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer import classic_members
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.waiting import SLOT_MS
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions
@@ -434,6 +435,99 @@ def test_a_kill_between_the_two_rows() -> None:
     assert shared(*members, new)
 
 
+# -- heartbeats that wait --------------------------------------------------------------------------
+
+
+def mixed(rig: Rig) -> tuple[ClassicClient, Client]:
+    """A consumer group of a member of each protocol."""
+    old = ClassicClient(rig, "c", ["t"])
+    new = Client(rig, "m1", ["t"])
+    new.beat()
+    settle(rig, old, new)
+    assert kind(rig) == "consumer"
+    assert shared(old, new)
+    return old, new
+
+
+def test_a_classic_member_hears_at_once_of_a_newcomer_and_of_what_others_give_up() -> None:
+    rig = Rig()
+    old, new = mixed(rig)
+    waiting = old.send_heartbeat(old.generation)
+    assert old.told(waiting) is None
+    third = Client(rig, "m2", ["t"])
+    third.beat()
+    assert old.told(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(rig, old, new, third)
+    third.leave()
+    for _ in range(3):  # what the newcomer had goes to the two others
+        new.beat()
+        old.beat()
+    assert shared(old, new)
+
+
+def test_a_classic_member_waits_for_what_others_have_yet_to_give_up() -> None:
+    rig = Rig(World(t=2))
+    new = Client(rig, "m1", ["t"], lazy=True)
+    new.beat()
+    new.finish()
+    old = ClassicClient(rig, "c", ["t"])
+    old.beat()
+    new.beat()
+    assert (old.phase, old.owned) == ("stable", set())
+    waiting = old.send_heartbeat(old.generation)
+    assert old.told(waiting) is None
+    new.finish()
+    new.beat()
+    assert old.told(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(rig, old, new, rounds=2)
+    assert shared(old, new, partitions=2)
+
+
+def test_a_classic_member_waits_less_than_a_third_of_its_session() -> None:
+    rig = Rig(group_heartbeat_wait_max_ms=60_000)
+    old, _ = mixed(rig)
+    waiting = old.send_heartbeat(old.generation)
+    rig.pass_time(SESSION_MS // 3 - 2 * SLOT_MS)
+    assert old.told(waiting) is None
+    rig.pass_time(2 * SLOT_MS)
+    assert old.told(waiting) is ErrorCode.NONE
+
+
+def test_a_classic_member_that_waits_hears_of_a_downgrade() -> None:
+    rig = Rig()
+    old, new = mixed(rig)
+    waiting = old.send_heartbeat(old.generation)
+    new.leave()
+    assert kind(rig) == "classic"
+    assert old.told(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(rig, old)
+    assert shared(old)
+
+
+def test_a_classic_member_that_waits_hears_of_a_downgrade_in_place() -> None:
+    """The last member of the consumer protocol, a static one, comes back as one of the classic protocol."""
+    rig = Rig()
+    old = ClassicClient(rig, "c", ["t"])
+    static = Client(rig, "m1", ["t"], instance="i")
+    static.beat()
+    settle(rig, old, static)
+    assert kind(rig) == "consumer"
+    waiting = old.send_heartbeat(old.generation)
+    back = ClassicClient(rig, "d", ["t"], instance="i")
+    back.beat()
+    assert kind(rig) == "classic"
+    assert old.told(waiting) is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(rig, old, back)
+    assert shared(old, back)
+
+
+def test_classic_members_that_must_not_wait() -> None:
+    """kafkajs, which fetches only after the answer, has no flexible version of Heartbeat."""
+    rig = Rig()
+    old, _ = mixed(rig)
+    assert old.told(old.send_heartbeat(old.generation, version=3)) is ErrorCode.NONE
+
+
 # -- laws ------------------------------------------------------------------------------------------
 
 CLIENTS_MAX = 5
@@ -470,6 +564,16 @@ class Mixed(RuleBasedStateMachine):
 
     @precondition(lambda self: self.clients)
     @rule(pick=picks)
+    def wait(self, pick: int) -> None:
+        self.one(pick).wait()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
+    def read(self, pick: int) -> None:
+        self.one(pick).read()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=picks)
     def leave(self, pick: int) -> None:
         client = self.one(pick)
         self.clients.remove(client)
@@ -495,6 +599,8 @@ class Mixed(RuleBasedStateMachine):
         for client in self.clients:
             if isinstance(client, ClassicClient):
                 client.reset()
+            else:
+                client.reconnect(known=False)
 
     @rule()
     def get_quiet(self) -> None:

@@ -23,7 +23,7 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import LateReplies, Waiter, may_wait, wait_ms
+from steelyard.groups.kafka.waiting import LateReplies, may_wait
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
@@ -53,7 +53,7 @@ class LateAnswers(LateReplies):
         if group.state is not ClassicGroupState.STABLE or not may_wait(asker, version):
             effects.append(Replied(handle, answer))
         else:
-            self._await(group, member, asker.link, handle, answer, now, effects)
+            self._await_rebalance(group, member, asker.link, handle, answer, now, effects)
 
     def synced(
         self,
@@ -67,11 +67,11 @@ class LateAnswers(LateReplies):
         """Answer a member's last SyncGroup, now or later."""
         link, is_valid = member.syncing_link, answer.error_code == ErrorCode.NONE
         if link is not None and is_valid and member.member_id in group.expecting:
-            self._await(group, member, link, handle, answer, now, effects)
+            self._await_rebalance(group, member, link, handle, answer, now, effects)
         else:
             effects.append(Replied(handle, answer))
 
-    def _await(
+    def _await_rebalance(
         self,
         group: ClassicGroup,
         member: ClassicGroupMember,
@@ -81,15 +81,12 @@ class LateAnswers(LateReplies):
         now: int,
         effects: Effects,
     ) -> None:
-        self.superseded(group.group_id, member.member_id, now, effects)
+        group_id, member_id = group.group_id, member.member_id
+        self.superseded(group_id, member_id, now, effects)
         self.released(link, now, effects)
-        most_ms = self._limits.limited(group.group_id, member.member_id, self._wait_max_ms)
-        time_ms = wait_ms(most_ms, member.session_timeout_ms)
-        if not time_ms:
+        most_ms, session_ms = self._wait_max_ms, member.session_timeout_ms
+        if not self._await(group_id, member_id, link, handle, answer, most_ms, session_ms, now):
             effects.append(Replied(handle, answer))
-            return
-        group_id, member_id, due_at = group.group_id, member.member_id, now + time_ms
-        self._waiting.add(Waiter(group_id, member_id, handle, link, answer, now, due_at))
 
     def all_wait(self, group: ClassicGroup) -> bool:
         """Return whether all members wait that ever do, so that all would rejoin at once."""

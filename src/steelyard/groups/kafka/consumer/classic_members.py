@@ -7,7 +7,8 @@ a part of what a heartbeat of the consumer protocol does:
   is the member's epoch, there is no leader, and the coordinator assigns.
 - SyncGroup is answered with what the member may read now.
 - Heartbeat is answered with REBALANCE_IN_PROGRESS if the member must join again: there is another
-  epoch, it has to revoke partitions, or others have released what it is to get.
+  epoch, it has to revoke partitions, or others have released what it is to get. Otherwise its
+  answer waits until then (`waiting`).
 
 A member that was told so must join again, and then send SyncGroup, each within its rebalance
 timeout. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and its neighbours.
@@ -31,8 +32,9 @@ from steelyard.groups.kafka.consumer.member import (
 )
 from steelyard.groups.kafka.consumer.member_changes import MemberChanges
 from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal
-from steelyard.groups.kafka.effects import Effects
-from steelyard.groups.kafka.groups import CoordinatedGroups
+from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
+from steelyard.groups.kafka.effects import Effects, Handle
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.timers import Timers
 from steelyard.types import LogLine, Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -84,12 +86,14 @@ class ClassicMembers:
         groups: CoordinatedGroups,
         timers: Timers,
         changes: MemberChanges,
+        late: LateHeartbeats,
         rng: Random,
     ) -> None:
         self._config = config
         self._groups = groups
         self._timers = timers
         self._changes = changes
+        self._late = late
         self._rng = rng
         self._issued = IssuedIds()
 
@@ -151,6 +155,8 @@ class ClassicMembers:
                 request.session_timeout_ms, tuple(join.protocols.items())
             ),
         )
+        # One that still waits is on a connection that its member has given up: no news for that.
+        self._late.superseded(group.group_id, member_id, now, effects)
         member = self._changes.update(group, admitted, wanted, owned, now, effects)
         self._changes.hear(group, member, now)
         self._timers.drop((group.group_id, JOIN, member_id))
@@ -191,16 +197,37 @@ class ClassicMembers:
 
     # -- Heartbeat -------------------------------------------------------------------------------
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
-        """Handle a Heartbeat."""
+    def heartbeat(
+        self,
+        group: ConsumerGroup,
+        request: HeartbeatRequest,
+        version: int,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> ErrorCode | None:
+        """Handle a Heartbeat; return None if its answer waits until the member must join again."""
         member = _known(group, request.member_id, request.group_instance_id, request.generation_id)
         if isinstance(member, ErrorCode):
             return member
+        group_id, member_id = group.group_id, member.member_id
+        self._late.superseded(group_id, member_id, now, effects)
         self._changes.hear(group, member, now)
+        if self.is_to_join_again(group, member, now):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        session_ms = self._changes.session_timeout_ms(group, member)
+        waits = self._late.wait_classic(
+            group_id, member_id, session_ms, asker, version, handle, now, effects
+        )
+        return None if waits else ErrorCode.NONE
+
+    def is_to_join_again(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> bool:
+        """Return whether a member is told to join again, which it then must in time."""
         if not _must_join_again(group, member):
-            return ErrorCode.NONE
+            return False
         self._await_join(group, member, now)
-        return ErrorCode.REBALANCE_IN_PROGRESS
+        return True
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
         """Limit the time in which a member joins again, from when it was first told to."""

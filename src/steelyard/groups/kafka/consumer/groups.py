@@ -115,7 +115,7 @@ class ConsumerGroups:
             coordinator.flapping,
             self._times,
         )
-        self.classic = ClassicMembers(config, groups, self._timers, self._changes, rng)
+        self.classic = ClassicMembers(config, groups, self._timers, self._changes, self._late, rng)
 
     def load(self, now: int) -> None:
         """Restore the stored groups; each member has a whole session timeout to return."""
@@ -238,15 +238,20 @@ class ConsumerGroups:
     def _wake(self, group_id: str, now: int, effects: Effects) -> None:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            self._late.refused(group_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+            # It was downgraded: only members of the classic protocol are left.
+            self._late.refused(group_id, ErrorCode.REBALANCE_IN_PROGRESS, effects)
             return
         self._changes.retarget(group, now)
         answers: list[tuple[Waiter, ConsumerGroupHeartbeatResponse]] = []
         for waiter in self._late.of_group(group_id):
             member = group.member(waiter.member_id)
             if member is None or member.epoch == LEFT_FOR_NOW:
-                gone = ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-                self._late.answer(waiter, gone, effects)
+                self._late.gone(group_id, waiter.member_id, ErrorCode.UNKNOWN_MEMBER_ID, effects)
+                continue
+            if member.classic is not None:
+                if self.classic.is_to_join_again(group, member, now):
+                    again = ErrorCode.REBALANCE_IN_PROGRESS
+                    self._late.gone(group_id, waiter.member_id, again, effects)
                 continue
             after = self._changes.next_of(group, member)
             if holdings(after) == holdings(member):

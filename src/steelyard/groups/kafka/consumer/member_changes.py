@@ -257,6 +257,7 @@ class MemberChanges:
         cause = Cause(causes.STATIC, f"{old.name} was replaced by a member of the classic protocol")
         if not self._migration.downgrade(group, old.member_id, cause, now, happened):
             return False
+        self.stirred.add(group.group_id)
         self._late.left(group.group_id, old.member_id, ErrorCode.FENCED_INSTANCE_ID, effects)
         others = tuple(one for one in group.member_ids() if one != old.member_id)
         effects.append(Left(group.group_id, old.member_id, "replaced", others))

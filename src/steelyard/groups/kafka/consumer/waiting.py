@@ -19,6 +19,8 @@
   or released by another request, tells what was waited, if that is longer than the short interval:
   the next heartbeat comes at once as well, and can wait. Other clients are taken to be like
   librdkafka.
+- A member of the classic protocol is told no interval. Its Heartbeat waits as in a classic group,
+  until it must join again (`classic_members`).
 
 What else ends a wait, and when nobody waits, is in `groups.kafka.waiting`.
 """
@@ -46,6 +48,7 @@ from steelyard.groups.kafka.waiting import (
 )
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatResponse
+from steelyard.wire.kafka.messages.groups import HeartbeatResponse
 
 SHORT_MS = 100
 """The interval that is told while something is under way for a member, if it is no time-out."""
@@ -185,12 +188,34 @@ class LateHeartbeats(LateReplies):
         )
         return True
 
+    def wait_classic(
+        self,
+        group_id: str,
+        member_id: str,
+        session_timeout_ms: int,
+        asker: Asker,
+        version: int,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> bool:
+        """Let the Heartbeat of a member of the classic protocol wait if it may, as `wait` does."""
+        self.released(asker.link, now, effects)
+        if not self.enabled or not may_wait(asker, version):
+            return False
+        answer, most_ms = HeartbeatResponse(), self._wait_max_ms
+        return self._await(
+            group_id, member_id, asker.link, handle, answer, most_ms, session_timeout_ms, now
+        )
+
     def left(self, group_id: str, member_id: str, error: ErrorCode, effects: Effects) -> None:
         """Answer a member that is away or replaced, and forget what it was told."""
         self.gone(group_id, member_id, error, effects)
         self.forget(group_id, member_id)
 
     def _early(self, waiter: Waiter, now: int) -> LateMessage:
+        if isinstance(waiter.message, HeartbeatResponse):
+            return waiter.message
         assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
         short_ms = self.short_ms(waiter.group_id, waiter.member_id, now - waiter.since)
         self._pace(waiter.group_id, waiter.member_id).told_ms = short_ms
@@ -205,9 +230,9 @@ class LateHeartbeats(LateReplies):
     def due(self, now: int, effects: Effects) -> None:
         """Answer those that have waited long enough."""
         for waiter in self._waiting.due(now):
-            assert isinstance(waiter.message, ConsumerGroupHeartbeatResponse)
-            pace = self._pace(waiter.group_id, waiter.member_id)
-            pace.told_ms = waiter.message.heartbeat_interval_ms
+            if isinstance(waiter.message, ConsumerGroupHeartbeatResponse):
+                pace = self._pace(waiter.group_id, waiter.member_id)
+                pace.told_ms = waiter.message.heartbeat_interval_ms
             effects.append(Replied(waiter.handle, waiter.message))
 
     def check(self, groups: Iterable[ConsumerGroup], timers: Timers) -> None:

@@ -162,14 +162,17 @@ class GroupRequests:
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return HeartbeatResponse(error_code=error)
-        group = self._classic_members.group(request.group_id)
-        if group is not None:
-            error = self._classic_members.heartbeat(group, request, now)
-            return HeartbeatResponse(error_code=error)
         happened: Effects = []
-        self._coordinator.heartbeat(request, call.version, call.asker, call, now, happened)
+        group = self._classic_members.group(request.group_id)
+        answer: ErrorCode | None = None
+        if group is not None:
+            answer = self._classic_members.heartbeat(
+                group, request, call.version, call.asker, call, now, happened
+            )
+        else:
+            self._coordinator.heartbeat(request, call.version, call.asker, call, now, happened)
         self.settle(happened, now, effects)
-        return None
+        return None if answer is None else HeartbeatResponse(error_code=answer)
 
     @serves(LeaveGroupRequest)
     def leave(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
