@@ -43,8 +43,8 @@ CALM_POLLS = 2
 """Number of consecutive successful checks required."""
 
 
-READ_AGAIN_MS = 60_000
-"""Time in which the reader of what Kafka producers wrote must get further."""
+SLOWED_MS = 60_000
+"""Time in which clients that are slowed down, by a quota for example, must get further."""
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,29 +195,35 @@ class _Show:
         self._cluster.publisher(seat).publish(seat.process, numbers, self._rng)
 
     def _settle(self) -> None:
+        """Run until all is well: within `settle_ms`, or while a quota slows clients down.
+
+        They must get further within `SLOWED_MS` then, and come to an end within ten `settle_ms`.
+        """
         began = self._world.now
-        deadline = began + self._scenario.settle_ms
+        before, deadline = None, began + self._scenario.settle_ms
+        latest = began + 10 * self._scenario.settle_ms
         calm = 0
         while calm < CALM_POLLS:
             self._world.run(self._world.now + POLL_MS)
             complaint = self.judge.complaint()
+            if self._scenario.kafka_byte_rate and complaint != before:  # it says how far they are
+                slowed_until = min(self._world.now + SLOWED_MS, latest)
+                before, deadline = complaint, max(deadline, slowed_until)
             calm = calm + 1 if complaint is None else 0
             self._settled_ms = self._world.now - began
             if complaint is not None and self._world.now > deadline:
-                raise Violation(
-                    f"not well {self._scenario.settle_ms} ms after the faults: {complaint}"
-                )
+                raise Violation(f"not well {self._settled_ms} ms after the faults: {complaint}")
 
     def _read_again(self) -> None:
         """Read what Kafka producers have written once more, from restarted brokers.
 
-        A quota makes that slow, but something new must come within `READ_AGAIN_MS`.
+        A quota makes that slow, but something new must come within `SLOWED_MS`.
         """
         self._cluster.kafka_producing.start_reader()
         before, deadline = "", 0
         while (complaint := self._cluster.kafka_producing.incomplete()) is not None:
             if complaint != before:  # it says how far the reader is
-                before, deadline = complaint, self._world.now + READ_AGAIN_MS
+                before, deadline = complaint, self._world.now + SLOWED_MS
             if self._world.now > deadline:
                 raise Violation(f"not well after a restart of the brokers: {complaint}")
             self._world.run(self._world.now + POLL_MS)
