@@ -24,6 +24,7 @@ from tests.nodes.broker.kafka.test_fetch_converted import put
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import CorruptError, StorageError
+from steelyard.nodes.broker.durability import FLUSH_INTERVAL_MS
 from steelyard.nodes.broker.kafka.shares.reads import ShareRead, ShareReads
 from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Answer, Asked, Closed
@@ -482,6 +483,23 @@ def test_a_restart_keeps_what_was_acknowledged(shared: ShareRig) -> None:
     one.acknowledge({0: [(0, 3, ACCEPT), (5, 5, RELEASE), (6, 6, REJECT)]})
     shared.restart()
     assert acquired(member(shared).fetch()[0]) == [(4, 4, 1), (5, 5, 2), (7, 9, 1)]
+
+
+def test_records_at_offsets_that_a_power_cut_took_are_delivered(shared: ShareRig) -> None:
+    """The disk has that the lost ones were accepted, and the new ones come before the group fetches."""
+    shared.advance(FLUSH_INTERVAL_MS)
+    produce(shared, *[b"lost"] * 5)
+    one = member(shared)
+    one.fetch()
+    assert one.acknowledge({0: [(0, 4, ACCEPT)]}) == {0: 0}
+    shared.lose_power("tables/")
+    shared.link = shared.connect()
+    produce(shared, *[b"new"] * 3)
+    shared.restart()
+    produce(shared, *[b"new"] * 4)
+    got = member(shared).fetch()[0]
+    assert acquired(got) == [(0, 6, 1)]
+    assert values(got) == [b"new"] * 7
 
 
 def test_a_connection_that_closes_after_the_stop_changes_no_file(shared: ShareRig) -> None:

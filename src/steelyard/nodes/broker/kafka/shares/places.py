@@ -71,6 +71,24 @@ class SharePlaces:
         self._faults = faults
         self._may_read = may_read
 
+    def bound_all(self) -> None:
+        """Forget records in flight that a power failure took from the logs, at the start.
+
+        Their offsets are given to new records, which must not count as accepted.
+        """
+        shorter = []
+        for key, partition in self._shares.each():
+            topic = self._partitions.topic_of("", key.topic_id)
+            queue = self._partitions.find(topic, key.partition) if topic else None
+            if queue is None or queue.fault:
+                continue
+            if SharePlace(key, queue, partition).bound():
+                shorter.append(key)
+        try:
+            self._shares.store(shorter)
+        except StorageError as error:
+            self._faults.note(f"what logs of share groups have lost is not stored: {error}")
+
     def queue_of(self, place: Place) -> Partition | ShareFault:
         """Return the queue behind a partition of this broker, or why there is none."""
         topic_id, index = place

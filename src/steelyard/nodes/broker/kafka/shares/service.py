@@ -56,6 +56,7 @@ class ShareService:
         self._cluster = cluster
         reads = ShareReads(producers, durability)
         places = SharePlaces(self._partitions, partitions, settings, reads, faults, may_read)
+        places.bound_all()
         sessions = ShareSessions(config.group_share_max_share_sessions)
         acknowledging = Acknowledging(self._partitions, places, faults)
         acquiring = Acquiring(self._partitions, reads, parts.statistics, faults)

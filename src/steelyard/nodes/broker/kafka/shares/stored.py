@@ -111,6 +111,11 @@ class SharePartitions:
         """Return the name of an existing share partition's topic."""
         return self._kept[key].topic
 
+    def each(self) -> Iterator[tuple[ShareKey, SharePartition]]:
+        """Yield all share partitions."""
+        for key, kept in self._kept.items():
+            yield key, kept.partition
+
     def of_group(self, group: str) -> list[ShareKey]:
         """Return the share partitions of a group, sorted."""
         return sorted(self._groups.get(group, ()))
