@@ -275,6 +275,28 @@ def test_the_last_request_ends_the_session_and_releases_the_rest(shared: ShareRi
     assert acquired(member(shared, "three").fetch()[0]) == [(1, 1, 3)]
 
 
+def test_a_member_that_ends_its_session_while_it_waits_gets_nothing_more(shared: ShareRig) -> None:
+    """What it has released would be locked for a member that is gone."""
+    produce(shared, b"a")
+    one, two = member(shared, "one"), member(shared, "two")
+    one.fetch()
+    waiting = one.waits()
+    last = shared.post(ShareAcknowledgeRequest("g", "one", -1), 2, link=one.link)
+    assert one.got(waiting) == []
+    assert shared.answer_to(last, ShareAcknowledgeResponse) is not None
+    assert acquired(two.fetch()[0]) == [(0, 0, 2)]
+
+
+def test_a_member_that_begins_anew_gets_nothing_on_its_old_connection(shared: ShareRig) -> None:
+    old = member(shared)
+    waiting = old.waits()
+    new = member(shared)
+    new.fetch()
+    produce(shared, b"a")
+    assert old.got(waiting) == []
+    assert acquired(new.fetch()[0]) == [(0, 0, 1)]
+
+
 # -- sessions --------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,7 @@ class ShareFetches:
             outcomes=applied.outcomes,
             committed=self._places.is_committed(group),
         )
-        found = self._sessions.get(session)
+        found = fetch.begun = self._sessions.get(session)
         if renews or request.share_session_epoch == LAST_EPOCH or found is None:
             return fetch, applied.changed
         parts = list(found.parts)
@@ -301,6 +301,8 @@ class ShareFetches:
             fetch.call.answer(ShareFetchResponse(0, fetch.error), effects)
             return
         self._renew(fetch)
+        if self._sessions.get(fetch.session) is not fetch.begun:
+            fetch.places = []  # its member has ended the session, or begun another one
         wants = fetch.wanted.count > 0 and fetch.max_bytes > 0 and bool(fetch.places)
         is_over = now >= fetch.due_at or not wants or self._must_tell(fetch)
         if not is_over and not self._acquiring.has_enough(fetch):

@@ -7,7 +7,7 @@ import msgspec
 from steelyard.nodes.broker.kafka.data.fetch_parked import PARKED_MAX, SLOT_MS
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.kafka.shares.places import ShareFault, SharePlace
-from steelyard.nodes.broker.kafka.shares.sessions import Place, SessionKey
+from steelyard.nodes.broker.kafka.shares.sessions import Place, SessionKey, ShareSession
 from steelyard.nodes.broker.kafka.shares.share_partition import Wanted
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.wire.kafka.errors import ErrorCode
@@ -19,7 +19,8 @@ class ShareFetch(msgspec.Struct):
     `places`: its share partitions, in the order in which they are read; `faults`: those that cannot
     be served; `outcomes`: of the acknowledgements that came with it. `committed`: aborted records
     are not delivered. `due_at`: when it is answered at the latest. `error`: with what, if it has no
-    session. `by_queue`: while it waits, the queues of its places.
+    session. `begun`: the session that it belongs to. `by_queue`: while it waits, the queues of its
+    places.
     """
 
     call: OpenRequest
@@ -33,6 +34,7 @@ class ShareFetch(msgspec.Struct):
     outcomes: dict[Place, ShareFault] = {}
     committed: bool = False
     error: ErrorCode = ErrorCode.NONE
+    begun: ShareSession | None = None
     by_queue: dict[Queue, SharePlace] = {}
 
     @property
