@@ -742,6 +742,23 @@ def test_a_topic_made_again_is_another_one_wherever_the_broker_is_killed(size: i
     assert rig.group.state == "Stable"
 
 
+@pytest.mark.parametrize("size", range(0, 1_500, 50))
+def test_every_partition_is_read_wherever_the_broker_is_killed(size: int) -> None:
+    """The group's row may know of a member without a row, and that member may never come again."""
+    rig = Rig(World(t=3))
+    client = Client(rig, "m1", ["t"])
+    for _ in range(3):
+        client.beat()
+    rig.disk.kill_after_bytes = size
+    with suppress(Killed):
+        Client(rig, "m2", ["t"]).beat(lost=True)
+    rig.restart()
+    for _ in range(10):
+        client.beat()
+        rig.pass_time(10_000)
+    assert client.owned == of("t", 0, 1, 2)
+
+
 def test_a_topic_that_is_gone_is_given_up_after_a_restart() -> None:
     rig = Rig(World(a=1, t=1))
     rig.join("m1", ["a", "t"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from tests.groups.kafka.consumer.conftest import World, label_of
 
@@ -9,7 +11,7 @@ from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.share.groups import ShareGroups
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -215,6 +217,24 @@ def test_a_restart_keeps_members_with_their_epochs() -> None:
     rig.restart()
     assert rig.groups.describe(GROUP).group_state == "Empty"
     assert rig.join("c").member_epoch > 3
+
+
+@pytest.mark.parametrize("size", range(0, 1_000, 25))
+def test_every_partition_is_read_wherever_the_broker_is_killed(size: int) -> None:
+    """The group's row may know of a member without a row, and that member may never come again."""
+    rig = Rig()
+    epoch = rig.join("a").member_epoch
+    rig.disk.kill_after_bytes = size
+    with suppress(Killed):
+        rig.join("b")
+    rig.disk = rig.disk.copy()
+    rig.restart()
+    for _ in range(10):
+        answer = rig.beat("a", epoch, ["t"])
+        assert answer.error_code == 0
+        epoch = answer.member_epoch
+        rig.wait(10_000)
+    assert given(answer) == parts(0, 1, 2, 3)
 
 
 def test_what_a_share_group_has_no_part_in() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from msgspec.structs import replace
 from tests.groups.kafka.consumer.conftest import World
@@ -24,6 +26,7 @@ from steelyard.groups.kafka.streams.configuration import TASKS_MAX, StreamsStatu
 from steelyard.groups.kafka.streams.group import StreamsGroupState
 from steelyard.groups.kafka.streams.groups import SHORT_MS
 from steelyard.groups.kafka.times import EqualStreamsSettings
+from steelyard.store.memory import Killed
 from steelyard.store.table_records import VALUE_BYTES_MAX
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -780,6 +783,24 @@ def test_members_that_are_ahead_of_their_group() -> None:
     rig.settle()
     assert {len(thread.active) for thread in rig.threads.values()} == {2}
     assert first.epoch > 3
+
+
+@pytest.mark.parametrize("size", range(0, 3_000, 50))
+def test_tasks_of_a_newcomer_run_wherever_the_broker_is_killed(size: int) -> None:
+    """The group's row may know of a member without a row, and that member may never come again."""
+    rig = Rig()
+    rig.join("a.1")
+    rig.settle()
+    rig.disk.kill_after_bytes = size
+    with suppress(Killed):
+        rig.thread("b.1").beat(lost=True)
+    del rig.threads["b.1"]
+    rig.restart()
+    for _ in range(10):
+        rig.settle()
+        rig.wait(10_000)
+    assert rig.state() == "Stable"
+    assert len(rig.threads["a.1"].active) == 4
 
 
 def test_two_rows_that_claim_a_task() -> None:

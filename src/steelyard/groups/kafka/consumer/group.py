@@ -459,8 +459,9 @@ class ConsumerGroup:
             # repaired. The members keep what they have until there is a new target.
             self.assignment_epoch = newest
             self.epoch = max(self.epoch, newest + 1)
-        elif self.epoch == self.assignment_epoch and self._members.keys() - self._targets.keys():
-            self.epoch += 1  # members that flapped were left out
+        elif self.epoch == self.assignment_epoch and self._members.keys() != row.targets.keys():
+            # Members that flapped were left out; those without a row may never come again.
+            self.epoch += 1
 
     def migrate(self, stored: Stored) -> None:
         """Take the members of a classic group, in a new group; `save` then stores everything."""

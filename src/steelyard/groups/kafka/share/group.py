@@ -248,7 +248,7 @@ class ShareGroup:
         newest = max((member.epoch for member in stored.members.values()), default=0)
         self.assignment_epoch = max(row.assignment_epoch, newest)
         self.epoch = max(row.epoch, self.assignment_epoch)
-        if stored.members.keys() - self._targets.keys():
+        if stored.members.keys() != row.targets.keys():  # a kill came between two rows
             self.epoch = max(self.epoch, self.assignment_epoch + 1)
 
     def forget(self) -> None:

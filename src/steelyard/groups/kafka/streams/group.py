@@ -400,6 +400,9 @@ class StreamsGroup:
         if newest > self.assignment_epoch:  # the group's row is older than its members'
             self.assignment_epoch = newest
             self.epoch = max(self.epoch, newest + 1)
+        elif row.targets.keys() - self._members.keys():
+            # Members without a row, or that must rejoin, may never come: others get their tasks.
+            self.epoch = max(self.epoch, self.assignment_epoch + 1)
 
     def forget(self) -> None:
         self._records.erase(self.group_id, self._members)
