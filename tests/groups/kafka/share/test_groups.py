@@ -8,6 +8,7 @@ import pytest
 from tests.groups.kafka.consumer.conftest import World, label_of
 
 from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.groups.kafka import group_rows
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.share.groups import ShareGroups
@@ -56,8 +57,8 @@ class Rig:
         store = Store(self.disk, StoreConfig())
         store.open(self.now)
         self.all = CoordinatedGroups()
-        table = store.table("kafka_share_groups")
-        self.groups = ShareGroups(self.config, self.world, self.all, table, self.times)
+        self.table = store.table("kafka_share_groups")
+        self.groups = ShareGroups(self.config, self.world, self.all, self.table, self.times)
         self.groups.load(self.now)
 
     def beat(
@@ -217,6 +218,19 @@ def test_a_restart_keeps_members_with_their_epochs() -> None:
     rig.restart()
     assert rig.groups.describe(GROUP).group_state == "Empty"
     assert rig.join("c").member_epoch > 3
+
+
+def test_a_group_is_described_where_its_own_row_is_lost() -> None:
+    """A damaged table was repaired, and no member has sent a heartbeat since."""
+    rig = Rig()
+    rig.join("a")
+    before = rig.groups.describe(GROUP)
+    rig.table.delete(group_rows.key_of(GROUP))
+    rig.restart()
+    found = rig.groups.describe(GROUP)
+    assert found.error_code == 0
+    assert found.members == before.members
+    assert given(rig.beat("a", 2, ["t"])) == parts(0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("size", range(0, 1_000, 25))

@@ -245,6 +245,8 @@ class ShareGroup:
             one: partitions_of(row.targets[one]) for one in stored.members if one in row.targets
         }
         # A group's row that is older than its members' was lost, because a table was repaired.
+        for topic in {place.topic for one in stored.members.values() for place in one.assigned}:
+            self.topic_ids.setdefault(topic, self._topics.id_of(topic))
         newest = max((member.epoch for member in stored.members.values()), default=0)
         self.assignment_epoch = max(row.assignment_epoch, newest)
         self.epoch = max(row.epoch, self.assignment_epoch)
