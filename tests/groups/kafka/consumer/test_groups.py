@@ -742,6 +742,16 @@ def test_a_topic_made_again_is_another_one_wherever_the_broker_is_killed(size: i
     assert rig.group.state == "Stable"
 
 
+def test_a_clock_that_was_set_back_before_a_restart_delays_no_target() -> None:
+    """Until the restart the coordinator's time went on from where it was, ahead of the clock."""
+    rig = Rig()
+    rig.join("m1")
+    rig.now -= 3_600_000
+    rig.restart()
+    rig.join("m2")
+    assert rig.group.assignment_epoch == rig.group.epoch
+
+
 @pytest.mark.parametrize("size", range(0, 1_500, 50))
 def test_every_partition_is_read_wherever_the_broker_is_killed(size: int) -> None:
     """The group's row may know of a member without a row, and that member may never come again."""

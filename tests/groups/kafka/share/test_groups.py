@@ -233,6 +233,15 @@ def test_a_group_is_described_where_its_own_row_is_lost() -> None:
     assert given(rig.beat("a", 2, ["t"])) == parts(0, 1, 2, 3)
 
 
+def test_a_clock_that_was_set_back_before_a_restart_delays_no_target() -> None:
+    """Until the restart the coordinator's time went on from where it was, ahead of the clock."""
+    rig = Rig()
+    rig.join("a")
+    rig.now -= 3_600_000
+    rig.restart()
+    assert given(rig.join("b")) == parts(2, 3)
+
+
 @pytest.mark.parametrize("size", range(0, 1_000, 25))
 def test_every_partition_is_read_wherever_the_broker_is_killed(size: int) -> None:
     """The group's row may know of a member without a row, and that member may never come again."""

@@ -785,6 +785,18 @@ def test_members_that_are_ahead_of_their_group() -> None:
     assert first.epoch > 3
 
 
+def test_a_clock_that_was_set_back_before_a_restart_delays_no_target() -> None:
+    """Until the restart the coordinator's time went on from where it was, ahead of the clock."""
+    rig = Rig(group_streams_assignment_interval_ms=1_000)
+    rig.join("a.1")
+    rig.now -= 3_600_000
+    rig.restart()
+    rig.join("b.1")
+    rig.wait(1_000)
+    rig.settle()
+    assert [len(thread.active) for thread in rig.threads.values()] == [2, 2]
+
+
 @pytest.mark.parametrize("size", range(0, 3_000, 50))
 def test_tasks_of_a_newcomer_run_wherever_the_broker_is_killed(size: int) -> None:
     """The group's row may know of a member without a row, and that member may never come again."""

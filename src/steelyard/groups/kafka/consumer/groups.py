@@ -122,6 +122,7 @@ class ConsumerGroups:
         for group_id, stored in self._records.restored().items():
             group = self._new(group_id)
             group.restore(stored)
+            group.assigned_at = min(group.assigned_at, now)  # the clock may have been set back
             before = self._groups.get(group_id)
             if isinstance(before, ClassicGroup) and not before.is_empty:
                 # The broker ended between the two rows of a group that was upgraded, or downgraded.

@@ -78,6 +78,7 @@ class ShareGroups:
         for group_id, stored in self._records.restored().items():
             group = self._new(group_id)
             group.restore(stored)
+            group.assigned_at = min(group.assigned_at, now)  # the clock may have been set back
             self._groups.add(group)
             for member in group.each():
                 self._hear(group, member.member_id, now)

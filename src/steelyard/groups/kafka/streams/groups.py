@@ -113,6 +113,7 @@ class StreamsGroups:
                 continue
             group = self._new(group_id, StreamsTopology(stored.row.topology))
             group.restore(stored.row, stored)
+            group.assigned_at = min(group.assigned_at, now)  # the clock may have been set back
             self._groups.add(group)
             for member in group.each():
                 self._hear(group, member, now)
