@@ -124,6 +124,20 @@ def test_a_transaction_past_its_time_out_is_aborted() -> None:
     assert late == ErrorCode.PRODUCER_FENCED
 
 
+def test_a_clock_that_was_set_back_before_a_restart_delays_no_time_out() -> None:
+    """Until the restart the coordinator's time went on from where it was, ahead of the clock."""
+    rows = table()
+    transactions = begun(rows)
+    producer_id, epoch = init(transactions)
+    transactions.add_partitions("tx", producer_id, epoch, [P0], NOW + 100 * TIMEOUT_MS)
+    again = begun(rows)
+    again.due(NOW + TIMEOUT_MS)
+    assert not again.markings
+    again.due(NOW + TIMEOUT_MS + SCAN_INTERVAL_MS)
+    (marking,) = deliver(again)
+    assert not marking.commit
+
+
 def test_an_exhausted_epoch_renews_the_id() -> None:
     rows = table()
     transactions = begun(rows)

@@ -95,6 +95,7 @@ class TransactionCoordinator:
         for data in dict(table.items()).values():
             transaction = msgspec.json.decode(data, type=prepared(Transaction))
             transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
+            transaction.started_at = min(transaction.started_at, now)  # a clock set back
             self._all[transaction.transactional_id] = transaction
             if transaction.state in PREPARED:
                 self.markings.append(markers_of(transaction))
