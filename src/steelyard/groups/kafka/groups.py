@@ -137,6 +137,17 @@ class Group(Protocol):
         """Assert the group's invariants."""
 
 
+def may_be_lost(group: Group | None) -> bool:
+    """Return whether a member with an epoch may have been in a group that was lost with it.
+
+    Kafka's coordinators lose no group, and answer GROUP_ID_NOT_FOUND, which ends Java's consumers
+    for good. Here a group is lost if coordinators' layouts are merged (its offsets come, as a
+    classic group without members), if a damaged table was repaired, or in a power cut right after
+    it was made. So its members are told that they are unknown, and join again.
+    """
+    return group is None or (group.kind == "classic" and group.is_empty)
+
+
 class CoordinatedGroups:
     """All groups of this coordinator, by id.
 

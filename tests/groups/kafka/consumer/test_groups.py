@@ -481,9 +481,13 @@ def test_an_invalid_expression(regex: str) -> None:
     assert len(rig.groups) == 0
 
 
-@pytest.mark.parametrize("epoch", [1, -1])
-def test_an_unknown_group(epoch: int) -> None:
-    assert refused(Rig().beat("m1", epoch)) == (
+def test_an_unknown_group() -> None:
+    """Its member joins again: GROUP_ID_NOT_FOUND would end it (Java)."""
+    assert refused(Rig().beat("m1", 1)) == (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        "Member m1 is not a member of group g.",
+    )
+    assert refused(Rig().beat("m1", -1)) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g not found.",
     )
@@ -520,7 +524,7 @@ def test_an_empty_classic_group_makes_room() -> None:
     rig = Rig()
     old = Foreign(is_empty=True)
     rig.groups.add(cast(Group, old))
-    assert refused(rig.beat("m1", 1))[0] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused(rig.beat("m1", 1))[0] is ErrorCode.UNKNOWN_MEMBER_ID
     assert rig.join("m1").member_epoch == 1
     assert old.forgotten
     assert isinstance(rig.groups.get(GROUP), ConsumerGroup)

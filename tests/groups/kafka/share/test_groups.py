@@ -186,8 +186,9 @@ def test_what_is_refused(
 
 
 def test_a_group_that_does_not_exist_is_joined_only() -> None:
+    """Its member joins again: GROUP_ID_NOT_FOUND would end it (Java)."""
     rig = Rig()
-    assert rig.beat("a", 1).error_code == E.GROUP_ID_NOT_FOUND
+    assert rig.beat("a", 1).error_code == E.UNKNOWN_MEMBER_ID
     assert rig.beat("a", -1).error_code == E.GROUP_ID_NOT_FOUND
     found = rig.groups.describe(GROUP)
     assert (found.error_code, found.error_message) == (69, "Share group g not found.")

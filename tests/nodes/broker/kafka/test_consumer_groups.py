@@ -121,8 +121,8 @@ def test_a_member_gets_partitions_by_the_topics_id(rig: KafkaRig, version: int) 
 def test_errors_have_a_text(rig: KafkaRig) -> None:
     answer = beat(rig, 1)
     assert (answer.error_code, answer.error_message) == (
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        "Group g not found.",
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        "Member m1 is not a member of group g.",
     )
 
 

@@ -17,6 +17,10 @@ from tests.nodes.broker.kafka.test_transactions import TOPIC, Client
 
 from steelyard.nodes.broker.peers.requests import HANDOVER
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from steelyard.wire.kafka.messages.groups import ListGroupsRequest, ListGroupsResponse
 
 A, B = "broker-a", "broker-b"
@@ -79,6 +83,34 @@ def test_offsets_of_both_layouts_are_there_after_they_met(torn: Brokers) -> None
         torn.start_nameserver()
         meet(torn, *order)
         assert {group: committed(torn, A, group) for group in told} == told
+
+
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_members_whose_coordinator_assigns_join_the_new_one(
+    torn: Brokers, *, has_offsets: bool
+) -> None:
+    """GROUP_ID_NOT_FOUND would end Java's consumers, which never meet it where groups are not lost."""
+
+    def beat(name: str, epoch: int) -> tuple[int, int]:
+        request = ConsumerGroupHeartbeatRequest(
+            *("g", "m", epoch),
+            rebalance_timeout_ms=-1 if epoch else 1_000,
+            subscribed_topic_names=None if epoch else ["orders"],
+            topic_partitions=None if epoch else (),
+        )
+        answer = torn.ask(name, request, 1, ConsumerGroupHeartbeatResponse)
+        return answer.error_code, answer.member_epoch
+
+    if has_offsets:
+        assert commit(torn, B, "g", 7) == ErrorCode.NONE
+    assert beat(B, 0) == (0, 1)
+    stop(torn)
+    torn.start_nameserver()
+    meet(torn, B, A)
+    assert beat(B, 1)[0] == ErrorCode.NOT_COORDINATOR
+    assert beat(A, 1)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(A, 0) == (0, 1)
+    assert beat(A, 1) == (0, 1)
 
 
 def test_operators_are_told_of_both_layouts_and_what_to_do(torn: Brokers) -> None:

@@ -46,7 +46,13 @@ from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_in
 from steelyard.groups.kafka.consumer.waiting import LateHeartbeats
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Cause, Effects, Handle
-from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
+from steelyard.groups.kafka.groups import (
+    Asker,
+    CoordinatedGroups,
+    Group,
+    TopicsView,
+    may_be_lost,
+)
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
 from steelyard.groups.kafka.times import EqualTimes, GroupTimes
@@ -348,6 +354,9 @@ class ConsumerGroups:
         effects: Effects,
     ) -> ConsumerGroupHeartbeatResponse | HeartbeatRefusal | None:
         joins = request.member_epoch == 0
+        if not joins and may_be_lost(self._groups.get(request.group_id)):
+            text = f"Member {request.member_id} is not a member of group {request.group_id}."
+            return HeartbeatRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
         group = self._get_or_new(request.group_id) if joins else self._get(request.group_id)
         if isinstance(group, HeartbeatRefusal):
             return group

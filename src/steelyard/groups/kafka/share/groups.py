@@ -18,7 +18,7 @@ from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
 from steelyard.groups.kafka.effects import Effects
-from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView, may_be_lost
 from steelyard.groups.kafka.share.group import ASSIGNOR, ShareGroup
 from steelyard.groups.kafka.share.member import LEAVE, ShareGroupMember
 from steelyard.groups.kafka.share.records import ShareGroupRecords
@@ -154,6 +154,8 @@ class ShareGroups:
         self, request: ShareGroupHeartbeatRequest, asker: Asker, now: int
     ) -> ShareGroupHeartbeatResponse:
         joins = request.member_epoch == 0
+        if not joins and may_be_lost(self._groups.get(request.group_id)):
+            raise _unknown_member(request.group_id, request.member_id)
         group = self.get_or_new(request.group_id) if joins else self.get(request.group_id)
         before = self._admit(group, request)
         topics = request.subscribed_topic_names
@@ -196,7 +198,7 @@ class ShareGroups:
         member = group.member(member_id)
         if member is None:
             if epoch != 0:
-                raise _unknown_member(group, member_id)
+                raise _unknown_member(group.group_id, member_id)
             if len(group) >= self._members_max:
                 raise ShareRefused(
                     ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -219,7 +221,7 @@ class ShareGroups:
     ) -> ShareGroupHeartbeatResponse:
         group = self.get(request.group_id)
         if group.member(request.member_id) is None:
-            raise _unknown_member(group, request.member_id)
+            raise _unknown_member(group.group_id, request.member_id)
         group.remove(request.member_id)
         effects.append(_told(group, request.member_id, "left"))
         group.save()
@@ -286,8 +288,8 @@ def _fault(request: ShareGroupHeartbeatRequest) -> str | None:
     return "MemberEpoch is invalid." if request.member_epoch < LEAVE else None
 
 
-def _unknown_member(group: ShareGroup, member_id: str) -> ShareRefused:
-    text = f"Member {member_id} is not a member of group {group.group_id}."
+def _unknown_member(group_id: str, member_id: str) -> ShareRefused:
+    text = f"Member {member_id} is not a member of group {group_id}."
     return ShareRefused(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 

@@ -29,7 +29,7 @@ from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as causes
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left
-from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView, may_be_lost
 from steelyard.groups.kafka.streams.answers import AssignmentWait, answer
 from steelyard.groups.kafka.streams.configuration import InternalTopic
 from steelyard.groups.kafka.streams.description import described
@@ -323,13 +323,14 @@ class StreamsGroups:
         joins = request.member_epoch == 0
         owned = owned_tasks(request)
         try:
+            if not joins and may_be_lost(self._groups.get(request.group_id)):
+                return _unknown_member(request)
             group = self._to_join(request) if joins else self._get(request.group_id)
             if isinstance(group, StreamsRefusal):
                 return group
             member = group.member(request.member_id)
             if member is None and not joins:
-                text = f"Member {request.member_id} is not a member of group {group.group_id}."
-                return StreamsRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+                return _unknown_member(request)
             before = member or StreamsGroupMember(request.member_id)
             refusal = refuse_epoch(before, request.member_epoch, owned)
             if refusal is not None:
@@ -493,8 +494,7 @@ class StreamsGroups:
             return group
         member = group.member(request.member_id)
         if member is None:
-            text = f"Member {request.member_id} is not a member of group {group.group_id}."
-            return StreamsRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+            return _unknown_member(request)
         if request.shutdown_application:
             group.shut_down(request.member_id)
         self._handled[group.group_id] = None
@@ -555,6 +555,11 @@ class StreamsGroups:
             group.check()
             for member_id in group.member_ids():
                 assert self._timers.at((group.group_id, SESSION, member_id)) is not None
+
+
+def _unknown_member(request: StreamsGroupHeartbeatRequest) -> StreamsRefusal:
+    text = f"Member {request.member_id} is not a member of group {request.group_id}."
+    return StreamsRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
 
 
 def _updated(
