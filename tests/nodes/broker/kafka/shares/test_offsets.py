@@ -349,3 +349,23 @@ def test_a_group_is_not_deleted_while_a_broker_is_down() -> None:
     deleted = pair.ask(pair.coordinator, deletion, 2, DeleteGroupsResponse)
     assert deleted.results[0].error_code == 0
     assert pair.starts() == {}
+
+
+def test_a_broker_that_left_the_list_does_not_keep_a_group_from_being_deleted() -> None:
+    pair = Pair()
+    pair.fetch(pair.coordinator)
+    parts = [AlterShareGroupOffsetsRequestPartition(index, 0) for index in (0, 1)]
+    request = AlterShareGroupOffsetsRequest("g", [AlterShareGroupOffsetsRequestTopic(TOPIC, parts)])
+    pair.ask(pair.coordinator, request, 0, AlterShareGroupOffsetsResponse)
+    for name in (pair.coordinator, pair.other):
+        pair.kill(name)
+    pair.listed = (pair.coordinator,)
+    pair.start(pair.coordinator)
+    pair.advance(200_000)
+    assert len(pair.starts()) == 1
+    topics = [DeleteShareGroupOffsetsRequestTopic(TOPIC)]
+    offsets = DeleteShareGroupOffsetsRequest("g", topics)
+    deleted = pair.ask(pair.coordinator, offsets, 0, DeleteShareGroupOffsetsResponse)
+    assert [deleted.error_code, *[each.error_code for each in deleted.responses]] == [0, 0]
+    answer = pair.ask(pair.coordinator, DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)
+    assert answer.results[0].error_code == 0

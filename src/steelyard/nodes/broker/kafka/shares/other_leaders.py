@@ -46,5 +46,9 @@ class OtherLeaders:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all brokers of the cluster are up."""
-        return all(broker.live for broker in self._cluster.brokers.values())
+        """Return whether all brokers of the cluster are up.
+
+        A broker that the operator left out of the list (`KafkaConfig.brokers`) is not waited for.
+        """
+        counts = self._cluster.membership.counts
+        return all(one.live for one in self._cluster.brokers.values() if counts(one.name))
