@@ -43,7 +43,10 @@ OUT = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENC
 
 
 class ClassicClient:
-    """`beat` does what is next: join, sync or a heartbeat. `errors`: all that it was told."""
+    """`beat` does what is next: join, sync or a heartbeat. `errors`: all that it was told.
+
+    `protocol`: the one that it expects the group to use; `protocols`: all that it supports.
+    """
 
     def __init__(
         self,
@@ -53,12 +56,14 @@ class ClassicClient:
         *,
         instance: str | None = None,
         protocol: str = "range",
+        protocols: Sequence[str] = (),
     ) -> None:
         self.rig = rig
         self.asker = Asker(name, "/10.0.0.2", rig.new_link())
         self.topics = list(topics)
         self.instance = instance
         self.protocol = protocol
+        self.protocols = protocols or (protocol,)
         self.member_id = ""
         self.generation = -1
         self.owned: set[TopicPartition] = set()
@@ -89,7 +94,7 @@ class ClassicClient:
             member_id=member_id,
             group_instance_id=self.instance,
             protocol_type="consumer",
-            protocols=(JoinGroupRequestProtocol(self.protocol, wanted),),
+            protocols=tuple(JoinGroupRequestProtocol(name, wanted) for name in self.protocols),
         )
         self.handle = object()
         effects: Effects = []

@@ -120,6 +120,23 @@ def test_who_waits_for_the_leader_joins_again() -> None:
     assert shared(leader, follower, new)
 
 
+def test_an_upgrade_while_the_assignor_changes() -> None:
+    """Who joins may lack the protocol of the generation that ends; all have another in common."""
+    rig = Rig()
+    members = [ClassicClient(rig, "c", ["t"], protocols=("range", "sticky"))]
+    settle(rig, *members)
+    members.append(ClassicClient(rig, "d", ["t"], protocol="sticky"))
+    members[1].beat()
+    assert members[1].handle is not None, "it waits for the other to join again"
+    new = Client(rig, "m1", ["t"])
+    new.beat()
+    assert new.codes == [ErrorCode.NONE]
+    members[0].protocol, members[0].protocols = "sticky", ("sticky",)
+    settle(rig, *members, new)
+    assert kind(rig) == "consumer"
+    assert shared(*members, new)
+
+
 def test_a_static_member_is_upgraded_in_its_place() -> None:
     """A classic static member sends no LeaveGroup: its successor need not wait for one."""
     rig = Rig()

@@ -104,9 +104,11 @@ class Migration:
     def _converted(
         self, group: ClassicGroup, member: ClassicGroupMember, epoch: int
     ) -> ConsumerGroupMember:
-        protocol = group.protocol or next(iter(member.protocols))
         epoch = epoch if member.epoch is None else member.epoch
-        subscription = read_subscription(member.protocols[protocol])
+        # While the group rebalances, it may lack the protocol of the generation that ends. All its
+        # protocols have the same subscription.
+        metadata = member.protocols.get(group.protocol or "", next(iter(member.protocols.values())))
+        subscription = read_subscription(metadata)
         assigned = {
             TopicPartition(topic.topic, number): epoch
             for topic in read_assignment(member.assignment).assigned_partitions
