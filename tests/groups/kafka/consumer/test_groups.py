@@ -338,6 +338,19 @@ def test_instance_in_use_is_unreleased() -> None:
     assert rig.group.member_ids() == ("m1",)
 
 
+def test_a_static_member_whose_answer_was_lost_joins_again() -> None:
+    """It keeps its id: a refusal would be final for Java's consumer."""
+    rig = Rig()
+    rig.join("m1", instance_id="i")
+    rig.join("m2")
+    rig.beat("m1", 1, of("t", 0, 1, 2, 3), instance_id="i")  # it has to revoke two partitions
+    again = rig.join("m1", instance_id="i")
+    assert (again.member_epoch, assigned(again)) == (2, of("t", 0, 1))
+    assert assigned(rig.beat("m2", 2, [])) == of("t", 2, 3), "who joins owns nothing any more"
+    assert rig.group.member_ids() == ("m1", "m2")
+    assert rig.group.epoch == 2
+
+
 def test_a_released_instance_does_not_swallow_another_member() -> None:
     rig = Rig()
     rig.join("m1", instance_id="i")

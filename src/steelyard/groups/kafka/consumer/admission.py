@@ -76,6 +76,10 @@ def admit(
             else Admitted(member_now)
         )
     is_free = static.epoch == LEFT_FOR_NOW or static.classic is not None
+    if not is_free and member_now is static:
+        # The answer to its first heartbeat was lost, or it was fenced; it owns nothing.
+        # (Kafka refuses it, which is final for Java's consumer: apache/kafka#23542.)
+        return Admitted(static)
     if not is_free or (member_now is not None and member_now is not static):
         return HeartbeatRefusal(
             ErrorCode.UNRELEASED_INSTANCE_ID,
