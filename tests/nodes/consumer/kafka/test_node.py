@@ -331,6 +331,23 @@ def test_a_lookup_is_tried_again_at_one_broker_while_another_is_silent() -> None
     assert asked == [1, 2, 2]
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+)
+def test_nobody_looks_up_where_to_begin_in_what_is_not_held_any_more(code: ErrorCode) -> None:
+    """As after the topic's deletion: the metadata that each attempt wants might make it again."""
+    rig = Rig(group_id="")
+    rig.cluster.errors["ListOffsets"] = [code] * 1_000
+    for _ in range(3):
+        rig.result(contract.Assign((T0,)))
+        rig.pass_time(1_000)
+        rig.result(contract.Assign(()))
+    rig.pass_time(1_000)
+    before = len(rig.cluster.asked)
+    rig.pass_time(60_000)
+    assert rig.cluster.asked[before:] == []
+
+
 def test_a_commit_is_tried_again_while_that_may_help(rig: Rig) -> None:
     rig.cluster.errors["OffsetCommit"] = [
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -61,10 +61,14 @@ _FATAL = frozenset(
 
 
 class LookupAsked(msgspec.Struct, frozen=True):
-    """Purpose of a ListOffsets or OffsetFetch: its lookup, and the requested partitions."""
+    """Purpose of a ListOffsets or OffsetFetch: its lookup, and the requested partitions.
+
+    `committed`: an OffsetFetch.
+    """
 
     number: int
     partitions: tuple[TopicPartition, ...]
+    committed: bool
 
 
 class Lookup:
@@ -132,6 +136,16 @@ class Lookups:
         self._lookups[lookup.number] = lookup
         return lookup
 
+    def _drop_obsolete(self) -> None:
+        """Forget where to begin in partitions that are not held any more, or resume elsewhere."""
+        for lookup in list(self._lookups.values()):
+            for partition, turn in list(lookup.turns.items()):
+                held = self._holdings.by_partition.get(partition)
+                if held is None or held.turn != turn:
+                    del lookup.turns[partition], lookup.wanted[partition]
+            if not lookup.wanted:
+                del self._lookups[lookup.number]
+
     def _begin(self) -> None:
         """Look up where to begin, for partitions that do not know and are not being looked up."""
         under_way = {
@@ -167,6 +181,7 @@ class Lookups:
 
     def act(self, reader: ConsumerGroupMetadata, now: int, effects: list[Effect]) -> None:
         """Send what can be asked now, as `reader`."""
+        self._drop_obsolete()
         self._begin()
         for lookup in list(self._lookups.values()):
             if lookup.deadline is not None and now >= lookup.deadline:
@@ -224,7 +239,7 @@ class Lookups:
             topics=tuple(ListOffsetsTopic(topic, parts) for topic, parts in topics.items()),
             timeout_ms=self._config.request_timeout_ms,
         )
-        purpose = LookupAsked(lookup.number, tuple(partitions))
+        purpose = LookupAsked(lookup.number, tuple(partitions), committed=False)
         timeout_ms = self._config.request_timeout_ms
         self._calls.call(lane, LIST_OFFSETS, request, purpose, now, timeout_ms, effects)
 
@@ -250,7 +265,7 @@ class Lookups:
             # KIP-447: offsets that a transaction may still change must not be used.
             require_stable=self._config.isolation_level == "read_committed",
         )
-        purpose = LookupAsked(lookup.number, tuple(partitions))
+        purpose = LookupAsked(lookup.number, tuple(partitions), committed=True)
         timeout_ms = self._config.request_timeout_ms
         self._calls.call(lane, OFFSET_FETCH, request, purpose, now, timeout_ms, effects)
 
@@ -267,7 +282,7 @@ class Lookups:
             self._end(lookup, error, effects)
             return
         lookup.retry_at = now + self._config.retry_backoff_ms
-        if lookup.wanted.get(purpose.partitions[0]) is None:
+        if purpose.committed:
             self._coordinator.lost(now)
         else:
             self._metadata.refresh()
