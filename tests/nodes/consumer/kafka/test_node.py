@@ -361,6 +361,19 @@ def test_a_commit_is_tried_again_while_that_may_help(rig: Rig) -> None:
     assert len(rig.cluster.requests("FindCoordinator")) == 2
 
 
+def test_offsets_of_quiet_partitions_are_committed_again(rig: Rig) -> None:
+    """Brokers forget an offset so long after its last commit (offsets.retention.minutes)."""
+    rig.poll()
+    rig.pass_time(6_000)
+    assert rig.cluster.offsets == {T0: 0, T1: 0}
+    rig.cluster.offsets.clear()
+    for _ in range(4):
+        rig.poll()
+        rig.pass_time(200_000)
+    assert rig.cluster.offsets == {T0: 0, T1: 0}
+    assert len(rig.cluster.requests("OffsetCommit")) == 2, "but not at every interval"
+
+
 def test_a_commit_that_the_group_has_gone_past(rig: Rig) -> None:
     rig.cluster.errors["OffsetCommit"] = [ErrorCode.REBALANCE_IN_PROGRESS]
     result = rig.result(contract.Commit({T0: OffsetAndMetadata(7)}))

@@ -33,7 +33,7 @@ class Held:
         self.position: int | None = None
         self.consumed: int | None = None
         self.committed: int | None = None
-        """The last offset that we committed, or found committed."""
+        """The last offset that we committed, or found committed; None: to be committed again."""
         self.leader_epoch = -1
         """Of the last record returned."""
         self.reset_to: int | None = None
@@ -217,6 +217,11 @@ class Holdings:
             held = self.by_partition.get(partition)
             if held is not None:
                 held.committed = offset
+
+    def renew(self) -> None:
+        """Have the next automatic commit contain everything, as if nothing was committed."""
+        for held in self.by_partition.values():
+            held.committed = None
 
     def give_back(self) -> None:
         """Take back what the last `take` returned, because it reached nobody."""

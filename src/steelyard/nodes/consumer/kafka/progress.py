@@ -24,6 +24,13 @@ from steelyard.nodes.seam import Answer, Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 
+RENEW_MS = 600_000
+"""Interval at which automatic commits contain what has not changed as well.
+
+Brokers forget an offset so long after its last commit (offsets.retention.minutes), in some groups
+even while somebody reads. (Java commits everything at every interval.)
+"""
+
 
 class Progress:
     """The progress of the application, and when to commit it."""
@@ -40,9 +47,11 @@ class Progress:
         self._commits = commits
         self._membership = membership
         self._commit_at = 0
+        self._renew_at = 0
 
     def start(self, now: int) -> None:
         self._commit_at = now + self._config.auto_commit_interval_ms
+        self._renew_at = now + RENEW_MS
 
     @property
     def due(self) -> int | None:
@@ -54,6 +63,9 @@ class Progress:
         if now < self._commit_at or not self._is_automatic():
             return
         self._commit_at = now + self._config.auto_commit_interval_ms
+        if now >= self._renew_at:
+            self._renew_at = now + RENEW_MS
+            self._holdings.renew()
         if not self._commits.waits(AUTOMATIC):
             self.commit_consumed(AUTOMATIC, self._holdings.partitions(), now)
 
