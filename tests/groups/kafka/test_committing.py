@@ -151,6 +151,9 @@ def test_offsets_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     assert rig.commit() is ErrorCode.NONE
     assert rig.commit(partition=1) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert txn(rig, 1, 8) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert rig.commit(9) is ErrorCode.NONE, "groups go on whose offsets are there"
+    assert rig.fetch() == (9, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("group", ["", "a/b", "~1/orders/0/x", "é😀", "a\0b", "x" * 1000])

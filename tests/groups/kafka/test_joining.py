@@ -101,6 +101,13 @@ def test_what_members_make_us_keep_has_a_bound(monkeypatch: pytest.MonkeyPatch) 
     assert rig.join_error(handle) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_a_member_that_joins_again_takes_no_more_room() -> None:
+    rig = Rig()
+    protocols = {"range": bytes(GROUP_BYTES_MAX * 2 // 3)}
+    (member_id,) = rig.stable(1, protocols=protocols)
+    assert rig.joined(rig.join(member_id, protocols=protocols)).generation_id == 2
+
+
 def test_ids_that_nobody_uses_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "MEMBERS_MAX", 2)
     rig = Rig()

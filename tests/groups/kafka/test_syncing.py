@@ -140,6 +140,16 @@ def test_an_assignment_has_a_bound() -> None:
     assert rig.state().state == "PreparingRebalance"
 
 
+def test_an_assignment_takes_the_place_of_the_last_one() -> None:
+    rig = Rig()
+    (leader,) = rig.stable(1)
+    share = bytes(GROUP_BYTES_MAX * 2 // 3)
+    for generation in (2, 3):
+        rig.join(leader)
+        lead = rig.sync(leader, generation, {leader: share})
+        assert rig.sync_error(lead) is ErrorCode.NONE
+
+
 # -- heartbeats ---------------------------------------------------------------------------------
 
 

@@ -148,7 +148,7 @@ class Committing:
             return ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             return error
-        if not self._offsets.has_room(len(stored)):
+        if not self._offsets.has_room(request.group_id, stored, producer_id):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         self._offsets.commit(request.group_id, stored, producer_id)
         return ErrorCode.NONE

@@ -55,7 +55,8 @@ class Moving:
         """Take over a group's offsets; return False if there is no room. Raises StorageError."""
         mine = self._offsets.of_group(group_id)
         newer = [each for each in moved if self._is_newer(each, mine.get(_place(each)))]
-        if not self._offsets.has_room(len(newer)):
+        added = [one for one in newer if one.producer_id is not None or _place(one) not in mine]
+        if len(added) > self._offsets.room:
             return False
         if self._groups.get(group_id) is None and self._new_group(group_id, now) is None:
             return False

@@ -112,8 +112,21 @@ class Offsets:
     def has_any(self, group: str) -> bool:
         return group in self._groups or group in self._unstable
 
-    def has_room(self, count: int) -> bool:
-        return self._count + count <= OFFSETS_MAX
+    @property
+    def room(self) -> int:
+        """Return how many more offsets can be stored."""
+        return OFFSETS_MAX - self._count
+
+    def has_room(
+        self, group: str, partitions: Iterable[TopicPartition], producer_id: int | None = None
+    ) -> bool:
+        """Return whether offsets can be stored: those that take the place of others always can."""
+        known = (
+            self._groups.get(group, {})
+            if producer_id is None
+            else self._pending.get(producer_id, {}).get(group, {})
+        )
+        return sum(partition not in known for partition in partitions) <= self.room
 
     # -- committing ------------------------------------------------------------------------------
 

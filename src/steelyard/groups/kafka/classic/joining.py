@@ -169,10 +169,14 @@ class Joining:
 
     def _has_room(self, group: ClassicGroup, join: Join) -> bool:
         """Check this broker's own limits on what clients can make it store."""
-        size = bytes_of(join.protocols)
+        request = join.request
+        new = not request.member_id
+        known = group.members.get(
+            group.static.get(request.group_instance_id or "", "") if new else request.member_id
+        )
+        size = bytes_of(join.protocols) - (0 if known is None else bytes_of(known.protocols))
         if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
             return False
-        new = not join.request.member_id
         return not new or (len(group.pending) < MEMBERS_MAX and len(self._timers) < SESSIONS_MAX)
 
     # -- new members -----------------------------------------------------------------------------

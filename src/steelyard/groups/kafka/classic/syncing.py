@@ -98,7 +98,8 @@ class Syncing:
         self, group: ClassicGroup, assignments: dict[str, bytes], effects: Effects
     ) -> ErrorCode:
         size = sum(len(assignments.get(member_id, b"")) for member_id in group.members)
-        if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
+        more = size - sum(len(member.assignment) for member in group.members.values())
+        if group.bytes + more > GROUP_BYTES_MAX or self._room.bytes + more > ROOM_BYTES_MAX:
             text = f"group {group.group_id}: an assignment of {size} bytes is too large"
             effects.append(LogLine("WARNING", text))
             return ErrorCode.UNKNOWN_SERVER_ERROR
