@@ -191,6 +191,7 @@ class Rig:
         client: str = "client",
         host: str = "/10.0.0.1",
         software: str = "",
+        link: int = 1,
     ) -> int:
         """Sends JoinGroup; its handle."""
         wanted = {"range": subscription()} if protocols is None else protocols
@@ -206,7 +207,7 @@ class Rig:
         )
         handle = self.handle()
         effects: Effects = []
-        asker = Asker(client, host, 1, software)
+        asker = Asker(client, host, link, software)
         self.coordinator.join(request, version, asker, handle, self.now, effects)
         self.took(effects)
         return handle

@@ -219,6 +219,18 @@ def test_another_request_on_the_link_ends_the_wait() -> None:
     assert rig.state().state == "PreparingRebalance"
 
 
+def test_newcomers_on_other_links_take_part_in_that_rebalance() -> None:
+    rig = Crowd()
+    rig.run(10)
+    fourth = rig.come("fourth")
+    fifth = rig.joined(rig.join(client="fifth")).member_id
+    rig.join(fifth, client="fifth", link=2)
+    assert rig.state().state == "Stable"
+    rig.release(1)
+    assert rig.state().state == "PreparingRebalance"
+    assert {fourth, fifth} < set(rig.state().members)
+
+
 def test_newcomer_whose_link_closes_is_dropped() -> None:
     rig = Crowd()
     rig.run(10)

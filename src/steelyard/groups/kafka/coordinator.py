@@ -169,8 +169,12 @@ class Coordinator:
         }
 
     def _take_deferred(self, group_id: str, now: int, effects: Effects) -> None:
-        """Handle the JoinGroups that have waited long enough after an event of the group."""
-        self._joins(self._deferred.take(group_id, self._groups.get(group_id), now), now, effects)
+        """Handle the JoinGroups that have waited long enough after an event of the group.
+
+        They may begin a rebalance, in which the others take part.
+        """
+        while joins := self._deferred.take(group_id, self._groups.get(group_id), now):
+            self._joins(joins, now, effects)
 
     def _joins(self, joins: list[Join], now: int, effects: Effects) -> None:
         for join in joins:
@@ -263,7 +267,10 @@ class Coordinator:
     def released(self, link: int, now: int, effects: Effects) -> None:
         """Answer what waits on a link, because something else came on it."""
         self._late.released(link, now, effects)
-        self._joins(self._deferred.released(link), now, effects)
+        joins = self._deferred.released(link)
+        self._joins(joins, now, effects)
+        for group_id in sorted({join.request.group_id for join in joins}):
+            self._take_deferred(group_id, now, effects)
 
     def closed(self, link: int, now: int, effects: Effects) -> None:
         """End what waits on a link that is closed, and forget the newcomers that wait on it."""
