@@ -18,6 +18,11 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
+from steelyard.wire.kafka.messages.topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 
 NAMES = ("broker-a", "broker-b")
 GROUPS = [f"group-{number}" for number in range(8)]
@@ -26,6 +31,13 @@ GROUPS = [f"group-{number}" for number in range(8)]
 def commit(brokers: Brokers, name: str, group: str, offset: int) -> int:
     answer = brokers.ask(name, committing(group, "orders", {3: offset}), 8, OffsetCommitResponse)
     return answer.topics[0].partitions[0].error_code
+
+
+def committed(brokers: Brokers, name: str, group: str) -> int:
+    topics = (OffsetFetchRequestTopic("orders", partition_indexes=(3,)),)
+    fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=topics),))
+    (found,) = brokers.ask(name, fetch, 8, OffsetFetchResponse).groups
+    return found.topics[0].partitions[0].committed_offset
 
 
 def test_every_group_has_one_coordinator_that_keeps_its_offsets() -> None:
@@ -59,7 +71,32 @@ def test_every_group_has_one_coordinator_that_keeps_its_offsets() -> None:
         brokers.start(name)
     brokers.advance(60_000)
     for number, one in enumerate(found):
-        topics = (OffsetFetchRequestTopic("orders", partition_indexes=(3,)),)
-        fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(one.key, topics=topics),))
-        (group,) = brokers.ask(of_id[one.node_id], fetch, 8, OffsetFetchResponse).groups
-        assert group.topics[0].partitions[0].committed_offset == number
+        assert committed(brokers, of_id[one.node_id], one.key) == number
+
+
+def test_offsets_in_a_topic_that_was_made_again_while_their_coordinator_was_down() -> None:
+    """The new topic has other records at these offsets: the group must begin in it as any other does."""
+    names = (*NAMES, "broker-c")
+    brokers = Brokers(*names)
+    brokers.create("broker-a", "orders", 4)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=GROUPS)
+    for name in names:
+        brokers.post(name, request, 6)
+        brokers.advance(5_000)
+    found = brokers.ask("broker-a", request, 6, FindCoordinatorResponse).coordinators
+    group = next(one.key for one in found if one.node_id == 3)
+    assert commit(brokers, "broker-c", group, 7) == ErrorCode.NONE
+    brokers.kill("broker-c")
+    brokers.advance(10_000)
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState("orders")])
+    answer = brokers.ask("broker-a", delete, 6, DeleteTopicsResponse)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    brokers.advance(3_000)
+    again = brokers.create("broker-a", "orders", 4).topic_id
+    brokers.advance(3_000)
+    brokers.start("broker-c")
+    brokers.advance(10_000)
+    assert committed(brokers, "broker-c", group) == -1
+    for name in names:
+        (topic,) = brokers.metadata(name, "orders").topics
+        assert (topic.topic_id, len(topic.partitions)) == (again, 4), "nor do its records come back"

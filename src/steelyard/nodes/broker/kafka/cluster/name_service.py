@@ -16,6 +16,10 @@ brokers are alive (106), their entries, and the topics (both 219).
   being deleted does not return, and only after asking the other brokers whether it was deleted
   while this one was away (`surveys`). If it was, it is deleted here as well. Once the broker is
   ready, it ignores a nameserver that does not list it, and registers there again.
+- A topic that another one has replaced, by its name, was most probably deleted and made again while
+  this broker was away. The broker asks the others about that, too, and takes over the new topic
+  afterwards. It is not ready before, so that the former topic's records, and the offsets that
+  groups have committed in it, are gone by then.
 - A broker that lacks its part of a topic creates it, empty.
 """
 
@@ -28,6 +32,7 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.changes import Changes
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.merging import merged
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, topic_of
 from steelyard.nodes.broker.parts import Parts
@@ -97,6 +102,10 @@ class NameService:
         """Whether all greetings have been answered, or have failed."""
         self._missing: dict[str, int] = {}
         """Topics that the last rounds did not find, and in how many rounds."""
+        self._replaced: dict[str, KafkaTopic] = {}
+        """By name, the successors that the last round found of topics that this broker has."""
+        self._has_heard = False
+        """Whether the others have told once what became of such topics."""
         self._is_asking = False
         """Whether the other brokers are being asked about some of these."""
         self._settled: dict[str, tuple[str, KafkaTopic]] = {}
@@ -192,7 +201,8 @@ class NameService:
             return
         self._learn(layouts, now, effects)
         if self._is_greeted:
-            self._cluster.is_ready = True
+            is_settled = self._has_heard or not self._replaced
+            self._cluster.is_ready = self._cluster.is_ready or is_settled
         elif not self._cluster.is_ready and not self._hellos:
             self._greet(now, effects)
         self._cluster.weigh_all()
@@ -245,12 +255,19 @@ class NameService:
         cluster, changes = self._cluster, self._changes
         touched = changes.touched | changes.under_way()
         before, self._settled = self._settled, {}
+        self._replaced = {}
         for name, text in layouts.items():
             if name in touched or not cluster.is_visible(name):
                 continue
             settled = before.get(name)
             if settled is None or settled != (text, cluster.topic(name)):
-                settled = self._take(name, text, now, effects)
+                topic = _topic(name, text, cluster)
+                if topic is None:
+                    continue
+                if self._replaces(topic):
+                    self._replaced[name] = topic
+                    continue
+                settled = self._take(topic, text, now, effects)
             if settled is not None:
                 self._settled[name] = settled
         missing: dict[str, int] = {}
@@ -259,25 +276,43 @@ class NameService:
                 missing[name] = self._missing.get(name, 0) + 1
         self._missing = missing
         lost = [name for name, rounds in missing.items() if rounds >= ROUNDS_TO_TELL]
-        if lost and not self._is_asking:
-            self._ask_for(lost[:TOPICS_MAX], now, effects)
+        if (lost or self._replaced) and not self._is_asking:
+            self._ask_for([*self._replaced, *lost][:TOPICS_MAX], now, effects)
+
+    def _replaces(self, topic: KafkaTopic) -> bool:
+        """Return whether a topic is the successor of one that this broker has under its name."""
+        known = self._cluster.topic(topic.name)
+        return (
+            known is not None
+            and known.topic_id != topic.topic_id
+            and not known.is_fixed
+            and merged(known, topic)[0] is topic
+            and not self._cluster.catalogue.is_deleted(topic.topic_id)
+        )
 
     def _ask_for(self, names: list[str], now: int, effects: list[Effect]) -> None:
-        """Ask the others whether these topics, which a nameserver lacks, were deleted.
+        """Ask the others whether topics were deleted that a nameserver lacks, or has replaced.
 
-        Those that were are deleted here, the others are restored to the nameservers.
+        Those that were are deleted here. Of the others, those that it lacks are restored to the
+        nameservers, and the successor of a replaced one is taken over all the same.
         """
         cluster = self._cluster
         ids = {name: cluster.id_of(name) for name in names}
+        replaced = self._replaced
 
         def answered(answers: Answers, now: int, effects: list[Effect]) -> None:
             self._is_asking = False
+            if replaced:
+                self._has_heard = True
+                self.soon(now)
             for name, topic_id in ids.items():
                 topic = cluster.topic(name)
                 if topic is None or topic.topic_id != topic_id:
                     continue
                 if _was_deleted(topic, answers):
                     self._changes.was_deleted(name, topic_id, now, effects)
+                elif name in replaced:
+                    self._changes.take(replaced[name], now, effects)
                 else:
                     self._changes.tell_nameservers(name, PendingCall(), now, effects)
 
@@ -286,22 +321,15 @@ class NameService:
         self._surveys.ask(others, names, answered, now, effects)
 
     def _take(
-        self, name: str, text: str, now: int, effects: list[Effect]
+        self, topic: KafkaTopic, text: str, now: int, effects: list[Effect]
     ) -> tuple[str, KafkaTopic] | None:
         """Take in what a nameserver knows of a topic; return both versions if they agree."""
         cluster, changes = self._cluster, self._changes
-        try:
-            attributes = read_body(text.encode(), dict[str, str])
-        except ProtocolError:
-            return None
-        topic = topic_of(name, attributes, cluster.readers)
-        if topic is None:
-            return None
         changes.take(topic, now, effects)
-        known = cluster.topic(name)
+        known = cluster.topic(topic.name)
         if known != topic:
             if known is not None or cluster.catalogue.is_deleted(topic.topic_id):
-                changes.tell_nameservers(name, PendingCall(), now, effects)  # they are behind
+                changes.tell_nameservers(topic.name, PendingCall(), now, effects)  # they are behind
             return None
         if cluster.lacks_part(topic):
             return None  # this broker's part could not be created
@@ -310,6 +338,15 @@ class NameService:
     def check(self) -> None:
         assert self._hellos >= 0
         assert (self._answers is None) or len(self._answers) < 3
+
+
+def _topic(name: str, text: str, cluster: Cluster) -> KafkaTopic | None:
+    """Return a topic as a nameserver has it; None if that cannot be read."""
+    try:
+        attributes = read_body(text.encode(), dict[str, str])
+    except ProtocolError:
+        return None
+    return topic_of(name, attributes, cluster.readers)
 
 
 def _was_deleted(topic: KafkaTopic, answers: Answers) -> bool:
