@@ -8,6 +8,7 @@ from tests.nodes.consumer.kafka.rig import T0, T1, Rig
 from steelyard.errors import CommitFailedError, ConfigError, KafkaError, NoOffsetError
 from steelyard.nodes.consumer.kafka import commits, contract
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
+from steelyard.nodes.seam import Call
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import FetchRequest
 from steelyard.wire.kafka.messages.logs import LATEST
@@ -435,6 +436,56 @@ def test_stop_commits_and_leaves(rig: Rig) -> None:
     assert rig.cluster.names("Heartbeat")[-2:] == ["OffsetCommit", "LeaveGroup"]
     assert rig.cluster.offsets[T0] == 1
     assert rig.links == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "end"),
+    [
+        (contract.Subscribe(("t",)), contract.Stop()),
+        (contract.Subscribe(("t",)), contract.Subscribe()),
+        (contract.Assign((T0, T1)), contract.Stop()),
+    ],
+)
+def test_whoever_leaves_waits_for_commits_that_are_under_way(
+    call: Call[None], end: Call[None]
+) -> None:
+    """As of `commit_async`. Java's consumer waits, too."""
+    rig = Rig(enable_auto_commit=False)
+    rig.result(call)
+    rig.cluster.errors["OffsetCommit"] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    numbers = [rig.ask(contract.Commit({T0: OffsetAndMetadata(offset)})) for offset in (7, 8)]
+    last = rig.ask(end)
+    rig.pass_time(1_000)
+    assert [rig.answers.get(number, "none") for number in (*numbers, last)] == [None] * 3
+    assert rig.cluster.offsets == {T0: 8}
+
+
+@pytest.mark.parametrize("call", [contract.Subscribe(("t",)), contract.Assign((T0, T1))])
+def test_whoever_leaves_does_not_wait_for_them_for_ever(call: Call[None]) -> None:
+    rig = Rig(enable_auto_commit=False)
+    rig.result(call)
+    rig.cluster.mute.add("OffsetCommit")
+    rig.ask(contract.Commit({T0: OffsetAndMetadata(7)}))
+    last = rig.ask(contract.Stop())
+    rig.pass_time(commits.LEAVE_MS_MAX - 1)
+    assert last not in rig.answers
+    rig.pass_time(1)
+    assert rig.answers[last] is None
+    assert ("LeaveGroup" in rig.cluster.names()) == isinstance(call, contract.Subscribe)
+
+
+def test_the_stop_of_a_consumer_without_a_group_waits_for_the_automatic_commit() -> None:
+    rig = Rig()
+    rig.cluster.fill(T0, b"1")
+    rig.result(contract.Assign((T0, T1)))
+    rig.pass_time(31_000)
+    rig.poll()
+    rig.cluster.mute.add("OffsetCommit")
+    last = rig.ask(contract.Stop())
+    rig.pass_time(20_000)
+    assert last not in rig.answers
+    rig.pass_time(20_000)
+    assert rig.answers[last] is None
 
 
 def test_a_coordinator_that_was_refused_is_looked_for_again_once_the_application_knows() -> None:

@@ -36,6 +36,9 @@ PREPARING = -2
 CLOSING = -3
 """Purposes of commits, in place of an application's call id."""
 
+LEAVE_MS_MAX = 5_000
+"""Time for which whoever leaves waits for the application's commits."""
+
 _MOVED = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -124,6 +127,11 @@ class Commits:
     ) -> None:
         """Add a commit behind those that wait; check `full` first for an application."""
         self._waiting.append(PendingCommit(why, offsets, now + timeout_ms, generation))
+
+    @property
+    def pending(self) -> bool:
+        """Return whether any wait or are in flight."""
+        return bool(self._waiting)
 
     @property
     def full(self) -> bool:

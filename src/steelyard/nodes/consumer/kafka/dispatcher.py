@@ -16,7 +16,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.calls.kafka import KafkaCalls
 from steelyard.nodes.consumer.kafka import contract
-from steelyard.nodes.consumer.kafka.commits import AUTOMATIC, CLOSING, Commits
+from steelyard.nodes.consumer.kafka.commits import AUTOMATIC, CLOSING, LEAVE_MS_MAX, Commits
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.lookups import Lookups
@@ -86,6 +86,8 @@ class Dispatcher:
         """Calls to be answered once the group has been left."""
         self._stop: tuple[int, int] | None = None
         """Call id and deadline of a stop."""
+        self._commits_until = 0
+        """Until when the stop of a consumer without a group waits for the application's commits."""
         self._refusal: AuthenticationError | None = None
         self._takers: Mapping[type[Call[object]], Callable[..., object]] = {
             contract.Subscribe: self._subscribe,
@@ -129,14 +131,18 @@ class Dispatcher:
         if self._polling is not None and not self._membership.withholds:
             times.append(self._polling.deadline)
         if self._stop is not None:
-            times.append(self._stop[1])
+            times += [self._stop[1], self._commits_until or self._stop[1]]
         return min(times, default=None)
 
     def act(self, now: int, effects: list[Effect]) -> None:
         """Answer the calls that can be answered."""
         self._answer_poll(now, effects)
         self._answer_waiting(now, effects)
-        if not self._membership.leaving and not self._commits.waits(CLOSING):
+        if now >= self._commits_until:
+            self._commits_until = 0
+        commits = self._commits
+        waits = commits.waits(CLOSING) or (commits.pending and self._commits_until)
+        if not self._membership.leaving and not waits:
             effects += [Answer(call_id, None) for call_id in self._leavers]
             self._leavers.clear()
             if self._stop is not None:
@@ -380,6 +386,7 @@ class Dispatcher:
             self._membership.leave("the consumer is being closed")
         elif not self._membership.active:
             self._progress.commit_consumed(CLOSING, self._holdings.partitions(), now)
+            self._commits_until = now + LEAVE_MS_MAX
         return LATER
 
     def _end_stop(self, effects: list[Effect]) -> None:

@@ -6,7 +6,8 @@ That poll returns nothing until this is done. The steps of each change, in order
 
     Prepare   commit, if automatic; on_revoked, or on_lost; drop; Prepared
     Adopt     commit what goes; on_revoked; drop it; hold what comes; on_assigned; Adopted
-    leaving   commit; on_revoked, or on_lost; drop; LeaveGroup, or the last heartbeat
+    leaving   commit; on_revoked, or on_lost; drop; commits that the application has asked for;
+              LeaveGroup, or the last heartbeat
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from steelyard.groups.kafka.member.classic.machine import ClassicMember
 from steelyard.groups.kafka.member.consumer.machine import ConsumerMember
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.changes import Change, Move, Stage
-from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, ConsumerGroupMetadata
+from steelyard.nodes.consumer.kafka.commits import (
+    LEAVE_MS_MAX,
+    PREPARING,
+    Commits,
+    ConsumerGroupMetadata,
+)
 from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
     Lost,
@@ -33,7 +39,7 @@ from steelyard.nodes.consumer.kafka.contract import (
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
-from steelyard.nodes.seam import Deliver, Effect
+from steelyard.nodes.seam import Deliver, Effect, earliest
 from steelyard.types import LogLine
 from steelyard.wire.kafka.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -117,7 +123,10 @@ class Membership:
     @property
     def due(self) -> int | None:
         """Return when to call `act` again."""
-        return self.member.due if self.active else None
+        if not self.active:
+            return None
+        until = None if self._change is None else self._change.until
+        return earliest(self.member.due, until or None)
 
     @property
     def withholds(self) -> bool:
@@ -369,7 +378,11 @@ class Membership:
                     return False
                 self._holdings.waiting.clear()
                 change.move(Move.GIVEN)
+                if change.kind is None:
+                    change.until = now + LEAVE_MS_MAX
             case Stage.DONE:
+                if self._commits.pending and now < change.until:
+                    return False  # afterwards the coordinator would not take them
                 self._change = None
                 self._end(change, now, effects)
         return True
