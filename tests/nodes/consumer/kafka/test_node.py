@@ -460,6 +460,21 @@ def test_whoever_leaves_waits_for_commits_that_are_under_way(
     assert rig.cluster.offsets == {T0: 8}
 
 
+def test_commits_that_are_under_way_come_before_partitions_are_given_up() -> None:
+    """Of two asynchronous commits the second is not sent yet when the group rebalances."""
+    rig = Rig(enable_auto_commit=False)
+    rig.result(contract.Subscribe(("t",)))
+    rig.poll()
+    rig.cluster.errors["Heartbeat"] = [ErrorCode.REBALANCE_IN_PROGRESS]
+    rig.pass_time(4_000)
+    rig.cluster.errors["OffsetCommit"] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    numbers = [rig.ask(contract.Commit({T0: OffsetAndMetadata(offset)})) for offset in (7, 8)]
+    rig.poll(1_000)
+    assert [rig.answers[number] for number in numbers] == [None, None]
+    order = [name for name in rig.cluster.names() if name in ("OffsetCommit", "JoinGroup")]
+    assert order == ["JoinGroup", *["OffsetCommit"] * 3, "JoinGroup"]
+
+
 @pytest.mark.parametrize("call", [contract.Subscribe(("t",)), contract.Assign((T0, T1))])
 def test_whoever_leaves_does_not_wait_for_them_for_ever(call: Call[None]) -> None:
     rig = Rig(enable_auto_commit=False)

@@ -52,7 +52,7 @@ class Change(msgspec.Struct):
     ticket: int = 0
     """Of the hook that the application is handling; 0 for none."""
     until: int = 0
-    """Until when a departure waits for the application's commits; 0 if it does not yet."""
+    """Until when it waits for the application's commits in the end; 0 if it does not (yet)."""
 
     def move(self, event: Move) -> None:
         self.stage = CHANGES.move(self.stage, event)

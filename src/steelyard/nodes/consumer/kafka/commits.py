@@ -37,7 +37,7 @@ CLOSING = -3
 """Purposes of commits, in place of an application's call id."""
 
 LEAVE_MS_MAX = 5_000
-"""Time for which whoever leaves waits for the application's commits."""
+"""Time for which whoever leaves, or gives partitions up, waits for the application's commits."""
 
 _MOVED = frozenset(
     {

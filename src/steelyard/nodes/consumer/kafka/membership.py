@@ -6,8 +6,10 @@ That poll returns nothing until this is done. The steps of each change, in order
 
     Prepare   commit, if automatic; on_revoked, or on_lost; drop; Prepared
     Adopt     commit what goes; on_revoked; drop it; hold what comes; on_assigned; Adopted
-    leaving   commit; on_revoked, or on_lost; drop; commits that the application has asked for;
-              LeaveGroup, or the last heartbeat
+    leaving   commit; on_revoked, or on_lost; drop; LeaveGroup, or the last heartbeat
+
+The last step of each, by which the coordinator learns of it, waits for commits of the application
+that are under way, if partitions are revoked: afterwards they would be refused.
 """
 
 from __future__ import annotations
@@ -378,11 +380,11 @@ class Membership:
                     return False
                 self._holdings.waiting.clear()
                 change.move(Move.GIVEN)
-                if change.kind is None:
+                if change.kind is None or change.revoked:
                     change.until = now + LEAVE_MS_MAX
             case Stage.DONE:
                 if self._commits.pending and now < change.until:
-                    return False  # afterwards the coordinator would not take them
+                    return False
                 self._change = None
                 self._end(change, now, effects)
         return True
