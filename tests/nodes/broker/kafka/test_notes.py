@@ -15,6 +15,7 @@ from tests.nodes.broker.kafka.requests import (
     syncing,
 )
 
+from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.ledger import cost
 from steelyard.ledger.events import (
     LEDGER_TOPIC,
@@ -214,6 +215,30 @@ class Classic:
         """One of two leaves; the other one takes everything."""
         self.leave(leaves)
         self.rebalance({stays: list(PARTITIONS)})
+
+
+def test_groups_without_members_are_not_asked_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands, of past runs. They would be searched for each partition after each rebalance."""
+    cluster = Cluster()
+    request = committing(cluster.other, TOPIC, {0: 1})
+    cluster.brokers.ask("broker-a", request, 9, OffsetCommitResponse)
+    classic = Classic(cluster)
+    members = classic.start()
+    cluster.produce()
+    asked: list[str] = []
+    member_at = ClassicGroup.member_at
+
+    def noted(
+        group: ClassicGroup, client_id: str, host: str, partition: TopicPartition
+    ) -> str | None:
+        asked.append(group.group_id)
+        return member_at(group, client_id, host, partition)
+
+    monkeypatch.setattr(ClassicGroup, "member_at", noted)
+    for member, partitions in members.items():
+        for partition in partitions:
+            cluster.fetch(member, partition, 0)
+    assert set(asked) == {cluster.group}
 
 
 class Consumer:

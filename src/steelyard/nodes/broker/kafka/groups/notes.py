@@ -58,11 +58,10 @@ class Notes:
         self._groups = groups
         self._offsets = offsets
         self._others = others
-        self._version = (groups.version, others.version)
         self._readers: dict[Link, dict[TopicPartition, Reader | None]] = {}
         self._taken: set[tuple[str, TopicPartition]] = set()
         """Groups and partitions whose reader is known."""
-        self._count = 0
+        self._forget()
 
     # -- members and rebalances ------------------------------------------------------------------
 
@@ -130,7 +129,7 @@ class Notes:
 
     def _find(self, asker: Asker, partition: TopicPartition, offset: int) -> Reader | None:
         found: list[tuple[int, str, str]] = []
-        for group in self._groups:
+        for group in self._with_members:
             member = group.member_at(asker.client_id, asker.host, partition)
             if member is not None and (group.group_id, partition) not in self._taken:
                 committed = self._offsets.get(group.group_id, partition)
@@ -159,6 +158,8 @@ class Notes:
 
     def _forget(self) -> None:
         self._version = self._newest
+        # Most groups may be those of past runs, of which only the offsets are left.
+        self._with_members = [group for group in self._groups if not group.is_empty]
         self._readers.clear()
         self._taken.clear()
         self._count = 0
