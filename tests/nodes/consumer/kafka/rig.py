@@ -120,6 +120,7 @@ class Cluster:
         self.throttles: dict[int, int] = {}
         """For how long the next answer to a fetch tells the client to wait, by node."""
         self.generation = 0
+        self.protocol = "range"
         self.share: tuple[int, ...] = (0, 1)
         """Partitions that a KIP-848 member is assigned."""
 
@@ -232,7 +233,7 @@ class Cluster:
         if not code:
             self.generation += 1
         return JoinGroupResponse(
-            0, code, self.generation, "consumer", "range", "other", False, "me", ()
+            0, code, self.generation, "consumer", self.protocol, "other", False, "me", ()
         )
 
     def _syncgroup(self, request: Request) -> ApiMessage:

@@ -475,6 +475,24 @@ def test_commits_that_are_under_way_come_before_partitions_are_given_up() -> Non
     assert order == ["JoinGroup", *["OffsetCommit"] * 3, "JoinGroup"]
 
 
+def test_who_leaves_in_the_middle_of_a_rebalance_commits() -> None:
+    """A member with a cooperative assignor reads on while its JoinGroup waits for others."""
+    rig = Rig(group_protocol="classic", assignors=("cooperative-sticky",))
+    rig.cluster.protocol = "cooperative-sticky"
+    rig.result(contract.Subscribe(("t",)))
+    rig.cluster.fill(T0, b"1", b"2")
+    rig.pass_time(31_000)
+    assert rig.poll(records_max=1) == [b"1"]
+    rig.cluster.mute.add("JoinGroup")
+    rig.cluster.errors["Heartbeat"] = [ErrorCode.REBALANCE_IN_PROGRESS]
+    rig.pass_time(4_000)
+    assert rig.poll() == [b"2"]
+    last = rig.ask(contract.Stop())
+    assert rig.answers.get(last, "it waits") is None
+    assert rig.cluster.names("Heartbeat")[-3:] == ["JoinGroup", "OffsetCommit", "LeaveGroup"]
+    assert rig.cluster.offsets[T0] == 2
+
+
 @pytest.mark.parametrize("call", [contract.Subscribe(("t",)), contract.Assign((T0, T1))])
 def test_whoever_leaves_does_not_wait_for_them_for_ever(call: Call[None]) -> None:
     rig = Rig(enable_auto_commit=False)

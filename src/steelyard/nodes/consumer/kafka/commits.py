@@ -14,9 +14,10 @@ import msgspec
 
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import CallTimeoutError, CommitFailedError, KafkaError, SteelyardError
-from steelyard.nodes.calls.kafka import KafkaCalls
+from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
+from steelyard.nodes.consumer.kafka.metadata import DATA
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode, code_name
@@ -159,12 +160,13 @@ class Commits:
         effects: list[Effect],
         *,
         joining: bool,
+        leaving: bool,
     ) -> list[CommitResult]:
         """Send the next commit; return those that can no longer be sent.
 
         A commit of an earlier generation is sent in the current one only if its partitions are
-        still `held`. `joining`: nothing is sent, because the coordinator would not read it before
-        it has answered the JoinGroup.
+        still `held`. `joining`: the coordinator reads nothing on its lane before it has answered
+        the JoinGroup; whoever is `leaving` does not wait for that.
         """
         ended: list[CommitResult] = []
         keep: deque[PendingCommit] = deque()
@@ -186,10 +188,12 @@ class Commits:
                 keep.append(commit)
         self._waiting = keep
         lane = self._coordinator.lane
+        if lane is not None and joining:
+            lane = Lane(lane.address, DATA) if leaving else None
         if now < self._retry_at:
             return ended
         self._retry_at = 0
-        if keep and lane is not None and not joining and not self._under_way:
+        if keep and lane is not None and not self._under_way:
             self._under_way = True
             request = _request(self._config.group_id, identity, keep[0].offsets)
             purpose = CommitAsked(identity.generation)

@@ -218,6 +218,7 @@ class KafkaConsumerNode:
             now,
             effects,
             joining=membership.joining,
+            leaving=membership.leaving,
         ):
             self._again = True
             self._progress.committed(ended, -1, now, effects)
