@@ -24,7 +24,7 @@ are left out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -128,17 +128,17 @@ def convert(
     If that is before `stop`, a limit was reached or the effort ended.
     """
     header = records.header
-    base = header.base_offset
-    offsets: Sequence[int] = range(base, header.next_offset)
+    is_simple = wanted.codes is None and wanted.condition is None
+    places = range(header.count)
+    offset_at: Callable[[int], int] = range(header.base_offset, header.next_offset).__getitem__
     if header.is_sparse:
         if records.reached < header.count:
             effort.left = records.reach(header.count, effort.left)
             if records.reached < header.count and not records.fault:
                 return offset
-        offsets = [each for each, _ in records.times(0, records.reached)]
-    is_simple = wanted.codes is None and wanted.condition is None
-    index = bisect_left(offsets, offset)
-    last = bisect_left(offsets, stop)
+        places, offset_at = range(records.reached), records.offset_at
+    index = bisect_left(places, offset, key=offset_at)
+    last = bisect_left(places, stop, key=offset_at)
     while index < last and effort.left > 0 and len(found.parts) < found.count_max:
         until = min(index + _READ_RECORDS, last)
         if records.reached < until:
@@ -149,7 +149,7 @@ def convert(
                 return offset
             left_out(offset, stop - offset, records.fault)
             return stop
-        offset = offsets[index]
+        offset = offset_at(index)
         if records.size_of(index) > ANSWER_BYTES_MAX:
             left_out(offset, 1, too_large(records.size_of(index)))
             index += 1
@@ -159,7 +159,7 @@ def convert(
         for begin, end in pairwise(borders):
             if effort.left <= 0 or len(found.parts) == found.count_max:
                 return offset
-            offset = offsets[index]
+            offset = offset_at(index)
             effort.left -= CONVERT_EFFORT + wanted.effort
             message = None
             if is_simple:

@@ -155,6 +155,10 @@ class Unpacking:
             first = end
         return found
 
+    def offset_at(self, index: int) -> int:
+        """Return the offset that a record claims, whose position is known."""
+        return self.times(index, index + 1)[0][0]
+
     def _segment_at(self, first: int, stop: int) -> tuple[bytearray, int, int]:
         """Return the segment that holds a record, where it begins, and where its records end.
 

@@ -27,7 +27,9 @@ from steelyard.store.reads import Slice
 from steelyard.store.store import Store
 from steelyard.types import Effort
 from steelyard.wire import stored_batches
+from steelyard.wire.kafka import unpacking
 from steelyard.wire.kafka.compression import Compression
+from steelyard.wire.kafka.packing import pack_batch, pack_record
 from steelyard.wire.kafka.records import (
     ABORT,
     COMMIT,
@@ -36,6 +38,7 @@ from steelyard.wire.kafka.records import (
     Marker,
     Record,
     read_records,
+    read_times,
     with_offset,
     write_batch,
     write_marker,
@@ -385,6 +388,40 @@ def test_a_batch_that_cannot_be_unpacked_is_passed_over() -> None:
     log.append_batch(with_offset(bytes(damaged), 0, append_time=START), 1, START)
     produce(log, record(b"after"))
     assert [view.body for view in all_of(log)] == [b"after"]
+
+
+def test_the_cost_of_a_read_does_not_grow_with_a_batch_that_lost_records_to_compaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = new_log()
+    count = 5_000
+    left = [pack_record(0, 3 * number, b"k", b"%d" % number, ()) for number in range(count)]
+    last_delta = 3 * count - 1
+    batch = pack_batch(
+        b"".join(left),
+        base_offset=0,
+        count=count,
+        last_offset_delta=last_delta,
+        base_timestamp=START,
+        max_timestamp=START,
+    )
+    log.append_batch(batch, last_delta + 1, START)
+    conversion = Conversion(HOST)
+    read(conversion, log, 0, 1, EVERYTHING, ALL, log.max_offset)
+    looked_at = 0
+
+    def counted(data: bytes, position: int, header: BatchHeader) -> tuple[int, int]:
+        nonlocal looked_at
+        looked_at += 1
+        return read_times(data, position, header)
+
+    monkeypatch.setattr(unpacking, "read_times", counted)
+    for offset, first in ((0, 0), (1, 3), (7_499, 7_500), (14_900, 14_901)):
+        found = read(conversion, log, offset, 32, EVERYTHING, ALL, log.max_offset)
+        views = decode_records(found.data)
+        assert [view.queue_offset for view in views] == list(range(first, first + 96, 3))
+        assert [view.body for view in views] == [b"%d" % (first // 3 + n) for n in range(32)]
+    assert looked_at < 4 * 100
 
 
 def test_unpacked_batches_are_kept_for_the_next_read_within_a_limit(
