@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -765,6 +765,32 @@ def test_batches_of_aborted_and_open_transactions_are_not_given() -> None:
         1,
         1,
     )
+
+
+def test_aborted_transactions_are_gone_through_once_for_all_batches_of_a_read() -> None:
+    """Not once for each batch: in a log of small transactions both are many."""
+    log = new_log()
+    for producer_id in range(100):
+        for _ in range(2):
+            produce(log, record(b"x"), producer_id=producer_id, attributes=TRANSACTIONAL)
+    seen = 0
+
+    class Counted(list[tuple[int, int, int]]):
+        def __iter__(self) -> Iterator[tuple[int, int, int]]:
+            for each in super().__iter__():
+                nonlocal seen
+                seen += 1
+                yield each
+
+    class AllAborted(Seen):
+        def aborted(self, log: Log, first: int, next_offset: int) -> Sequence[tuple[int, int, int]]:
+            return Counted((number, 2 * number, 2 * number) for number in range(100))
+
+    conversion = Conversion(HOST, AllAborted(200, []))
+    found = conversion.read_batches(log, 0, 200, EVERYTHING, 200)
+    assert found is not None
+    assert (found.count, found.first_offset, found.next_offset) == (100, 1, 200)
+    assert seen == 100
 
 
 def test_where_a_record_is_there_are_no_batches() -> None:

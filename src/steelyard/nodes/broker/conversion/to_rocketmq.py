@@ -30,6 +30,7 @@ import msgspec
 
 from steelyard.conversion.messages import Found, MessageWriter, convert, unique_prefix
 from steelyard.groups.remoting.subscriptions import Filter
+from steelyard.nodes.broker.conversion.aborted import AbortedBatches
 from steelyard.nodes.broker.filters import SCAN_MESSAGES_MAX
 from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import SLICE
@@ -156,9 +157,9 @@ class Conversion:
         run = log.read_run(offset, bytes_max, stop)
         if run.kind != BATCHES or not run.data:
             return None
-        hidden: Sequence[tuple[int, int, int]] = ()
+        hidden = AbortedBatches()
         if self._visible is not None:
-            hidden = self._visible.aborted(log, run.first_offset, run.next_offset)
+            hidden = AbortedBatches(self._visible.aborted(log, run.first_offset, run.next_offset))
         parts: list[bytes | memoryview] = []
         first = next_offset = offset
         stored = size = count = 0
@@ -167,7 +168,7 @@ class Conversion:
                 if header.is_sparse:
                     break
                 begin = max(header.base_offset, offset)
-                if not header.is_control and not is_aborted(header, hidden):
+                if not header.is_control and not hidden.has(header):
                     size += stored_batches.STORED_BYTES + header.size
                     if size > ANSWER_BYTES_MAX:
                         break
@@ -223,14 +224,14 @@ class Conversion:
         run = log.read_run(offset, _RUN_BYTES)
         if run.kind != BATCHES:
             return
-        hidden: Sequence[tuple[int, int, int]] = ()
+        hidden = AbortedBatches()
         if self._visible is not None:
-            hidden = self._visible.aborted(log, run.first_offset, run.next_offset)
+            hidden = AbortedBatches(self._visible.aborted(log, run.first_offset, run.next_offset))
         for at, header in read_headers(run.data):
             if header.base_offset >= stop:
                 return
             records = None
-            if not header.is_control and not is_aborted(header, hidden):
+            if not header.is_control and not hidden.has(header):
                 records = Unpacking(run.data[at : at + header.size], header)
             batch = _Unpacked(header, (address + at, swaps), records)
             self._forget(batch.key)
@@ -257,17 +258,6 @@ class Conversion:
         assert self._unpacked_bytes == sum(batch.size for batch in self._unpacked.values())
         assert self._unpacked_bytes <= UNPACKED_BYTES_MAX or len(self._unpacked) == 1
         assert len(self._unpacked) <= UNPACKED_MAX
-
-
-def is_aborted(header: BatchHeader, hidden: Sequence[tuple[int, int, int]]) -> bool:
-    """Return whether the batch belongs to one of these aborted transactions.
-
-    Each is given as producer id, first offset, last offset.
-    """
-    return header.is_transactional and any(
-        producer_id == header.producer_id and first <= header.base_offset <= last
-        for producer_id, first, last in hidden
-    )
 
 
 def _slice(found: Found, next_offset: int) -> Slice:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steelyard.nodes.broker.conversion.aborted import AbortedBatches
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.fetch_converted import Converted
 from steelyard.nodes.broker.kafka.data.producers import Producers
@@ -101,21 +102,14 @@ class ShareReads:
         self, log: Log, headers: Sequence[BatchHeader], *, committed: bool
     ) -> list[tuple[int, int]]:
         """Return the offsets of batches with nothing to deliver."""
-        aborted = []
+        aborted = AbortedBatches()
         if committed and any(header.is_transactional for header in headers):
             first, next_offset = headers[0].base_offset, headers[-1].next_offset
-            aborted = self._producers.aborted(log, first, next_offset)
-
-        def is_aborted(header: BatchHeader) -> bool:
-            return header.is_transactional and any(
-                header.producer_id == producer_id and first <= header.base_offset <= last
-                for producer_id, first, last in aborted
-            )
-
+            aborted = AbortedBatches(self._producers.aborted(log, first, next_offset))
         return [
             (header.base_offset, header.last_offset)
             for header in headers
-            if header.is_control or is_aborted(header)
+            if header.is_control or aborted.has(header)
         ]
 
     def check(self) -> None:
