@@ -15,13 +15,20 @@ from steelyard.nodes.broker.kafka.cluster.spreading import COMPARE_MS
 from steelyard.nodes.broker.kafka.quotas import changes as changes_module
 from steelyard.nodes.broker.kafka.quotas import throttles as throttles_module
 from steelyard.nodes.broker.kafka.quotas.allowance import THROTTLE_MS_MAX, Allowance
+from steelyard.nodes.broker.kafka.requests.wide import PART_BATCHES
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.peers.requests import QUOTAS
 from steelyard.nodes.broker.quotas import QuotaStore, QuotaValues, check_quota
 from steelyard.nodes.seam import KAFKA, Effect, Mute, Opened
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.data import FetchResponse, ProduceRequest, ProduceResponse
+from steelyard.wire.kafka.messages.data import (
+    FetchResponse,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from steelyard.wire.kafka.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -348,6 +355,19 @@ def test_a_producer_is_told_to_wait_and_muted(quotas: Rig) -> None:
     assert quotas.muted[-1][0] == other
     alter(quotas, altered({"client-id": "client"}, (PRODUCER, None)))
     assert produced(quotas, data) == 0
+
+
+def test_a_producer_of_many_partitions_is_told_of_the_whole_silence(quotas: Rig) -> None:
+    """Its request is handled in parts, of which each adds to the silence."""
+    partitions = 2 * PART_BATCHES
+    quotas.create_topic("wide", partitions)
+    alter(quotas, altered({"client-id": "client"}, (PRODUCER, 1_000.0)))
+    data = [PartitionProduceData(number, batch(bytes(1_000))) for number in range(partitions)]
+    request = ProduceRequest(None, -1, 1_000, [TopicProduceData("wide", partition_data=data)])
+    answer = quotas.ask(request, 9, ProduceResponse)
+    assert [each.error_code for each in answer.responses[0].partition_responses] == [0] * partitions
+    assert answer.throttle_time_ms == pytest.approx(quotas.muted[-1][1], abs=10)
+    assert answer.throttle_time_ms > 90_000
 
 
 def test_one_user_is_slowed_down_and_another_is_not(quotas: Rig) -> None:

@@ -167,24 +167,24 @@ def _cut(whole: Any, path: Sequence[str], room: _Room) -> Iterator[tuple[Any, bo
 class JoinedAnswer:
     """The answers to all parts, joined into one.
 
-    If one answer ends and the next begins with the same topic, its two entries become one.
+    If one answer ends and the next begins with the same topic, its two entries become one. What an
+    answer has once is that of the last part, which knows for how long the client is to be silent.
     """
 
     def __init__(self, cut: Cut) -> None:
         self._path = cut.response
-        self._first: ApiMessage | None = None
+        self._last: ApiMessage | None = None
         self._items: list[Any] = []
 
     def add(self, answer: ApiMessage) -> None:
-        if self._first is None:
-            self._first = answer
+        self._last = answer
         _join(self._items, getattr(answer, self._path[0]), self._path[1:])
 
     def answer(self) -> ApiMessage | None:
         """Return the joined answer; None if no part had one."""
-        if self._first is None:
+        if self._last is None:
             return None
-        return msgspec.structs.replace(self._first, **{self._path[0]: self._items})
+        return msgspec.structs.replace(self._last, **{self._path[0]: self._items})
 
 
 def _join(have: list[Any], more: Sequence[Any], path: Sequence[str]) -> None:
