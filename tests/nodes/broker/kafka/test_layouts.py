@@ -32,6 +32,15 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from steelyard.wire.kafka.messages.configs import (
+    ConfigOperation,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
@@ -533,6 +542,38 @@ def test_so_many_changes_of_one_topic_wait_and_no_more(monkeypatch: pytest.Monke
     brokers.release()
     for number in asked[:3]:
         assert brokers.answer(number, MetadataResponse).topics[0].error_code == 0
+
+
+def test_changes_of_one_topic_that_wait_for_each_other_are_all_made() -> None:
+    """1. New partitions are asked for. 2. Meanwhile come two settings, and once more partitions. 3. Each finds what the others
+    have changed."""
+    brokers = Brokers(A, B)
+    brokers.create(A, "t", 1)
+    brokers.late = lambda command: command.code == SURVEY
+
+    def growing(count: int) -> int:
+        request = CreatePartitionsRequest([CreatePartitionsTopic("t", count, None)], 5_000)
+        return brokers.post(A, request, 3)
+
+    def setting(name: str, value: str) -> int:
+        operation = ConfigOperation(name, 0, value)
+        resource = IncrementalAlterConfigsResource(2, "t", [operation])
+        return brokers.post(A, IncrementalAlterConfigsRequest([resource]), 1)
+
+    grown = [growing(2)]
+    altered = [setting("retention.ms", "60000"), setting("cleanup.policy", "compact")]
+    grown.append(growing(3))
+    brokers.release()
+    for number in grown:
+        assert brokers.answer(number, CreatePartitionsResponse).results[0].error_code == 0
+    for number in altered:
+        assert brokers.answer(number, IncrementalAlterConfigsResponse).responses[0].error_code == 0
+    for name in (A, B):
+        assert len(layout(brokers, name, "t")) == 3
+        described = DescribeConfigsRequest([DescribeConfigsResource(2, "t")])
+        (told,) = brokers.ask(name, described, 4, DescribeConfigsResponse).results
+        own = {each.name: each.value for each in told.configs if each.config_source == 1}
+        assert own == {"retention.ms": "60000", "cleanup.policy": "compact"}
 
 
 def test_the_oldest_deleted_topics_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

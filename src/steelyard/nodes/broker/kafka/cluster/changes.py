@@ -150,13 +150,37 @@ class Changes:
         topics = [self._dated(topic, now) for topic in topics]
         if any(topic.name in self._claimed for topic in topics):
             if len(self._waiting) < WAITING_MAX:
-                self._waiting.append(partial(self.put, topics, then))
+                before = [self._cluster.topic(topic.name) for topic in topics]
+                self._waiting.append(partial(self._put_later, topics, before, then))
             else:
                 text = "too many changes wait for each other; try again later"
                 faults = {topic.name: (ErrorCode.NOT_CONTROLLER, text) for topic in topics}
                 then(faults, now, effects)
         else:
             self._claim(topics, then, now, effects)
+
+    def _put_later(
+        self,
+        topics: Sequence[KafkaTopic],
+        before: Sequence[KafkaTopic | None],
+        then: Then,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Make changes that have waited, of topics as they were `before`."""
+        pairs = zip(topics, before, strict=True)
+        self.put([self._again(topic, known) for topic, known in pairs], then, now, effects)
+
+    def _again(self, topic: KafkaTopic, before: KafkaTopic | None) -> KafkaTopic:
+        """Return a topic with its own changes of settings, and those that were made meanwhile."""
+        known = self._cluster.topic(topic.name)
+        if before is None or known is None or known.topic_id != topic.topic_id:
+            return topic
+        wanted, had = topic.settings, before.settings
+        changed = {name: value for name, value in wanted.items() if had.get(name) != value}
+        removed = had.keys() - wanted.keys()
+        kept = {name: value for name, value in known.settings.items() if name not in removed}
+        return replace(topic, settings={**kept, **changed})
 
     def _dated(self, topic: KafkaTopic, now: int) -> KafkaTopic:
         """Return a new topic with its time of creation, unless all brokers lay it out alike."""
