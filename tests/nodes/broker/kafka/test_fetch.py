@@ -327,6 +327,25 @@ def test_with_sync_flush_nobody_reads_ahead_of_the_disk() -> None:
     assert (offsets(parts(answer)[0].records), parts(answer)[0].high_watermark) == ([1], 2)
 
 
+def test_with_sync_flush_a_fetch_waits_for_what_the_disk_is_about_to_have() -> None:
+    """What was written before it came, and could not be read yet, counts as soon as it can."""
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic(partitions=2)
+    send(rig, SMALL)
+    rig.disk_answers = False
+    for _ in range(2):
+        rig.post(produce_request(SMALL), 9, link=rig.connect())
+    number = rig.post(request(1, max_wait_ms=500, min_bytes=2 * SIZE), 12)
+    other = rig.post(request(2, max_wait_ms=500), 12, link=rig.connect())
+    rig.answer_flushes()  # of the first
+    assert rig.answer_to(number, FetchResponse) is None
+    rig.answer_flushes()
+    for each, found in ((number, [1, 2]), (other, [2])):
+        answer = rig.answer_to(each, FetchResponse)
+        assert answer is not None
+        assert offsets(parts(answer)[0].records) == found
+
+
 # -- sessions --------------------------------------------------------------------------------------
 
 

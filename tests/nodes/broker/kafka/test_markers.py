@@ -195,6 +195,22 @@ def test_a_waiting_committed_reader_is_woken_by_the_marker(ready: KafkaRig) -> N
     assert offsets(parts(answer)[0].records) == [0, 1]
 
 
+def test_a_committed_reader_that_waits_for_much_counts_the_transaction_that_was_there_before(
+    ready: KafkaRig,
+) -> None:
+    for sequence in range(10):
+        write(ready, 7, sequence)
+    size = ready.log().next_address - ready.log().address_at(0)
+    asked = request(0, isolation=1, max_wait_ms=500, min_bytes=size)
+    number = ready.post(asked, 12, link=ready.connect())
+    send(ready, batch())
+    assert ready.answer_to(number, FetchResponse) is None
+    mark(ready, 7, commit=True)
+    answer = ready.answer_to(number, FetchResponse)
+    assert answer is not None
+    assert offsets(parts(answer)[0].records) == list(range(12))
+
+
 def test_who_is_in_a_transaction_writes_nothing_else(ready: KafkaRig) -> None:
     write(ready, 7)
     plain = batch(producer_id=7, epoch=0, sequence=1)

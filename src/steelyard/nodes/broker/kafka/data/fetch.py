@@ -73,7 +73,6 @@ from steelyard.wire.kafka.messages.data import (
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """Most bytes of records in an answer; the default of a broker's fetch.max.bytes."""
 WAIT_MS_MAX = 600_000
-_UNKNOWN = -1
 
 WOKEN_MAX = 256
 """Most fetches that waited and are answered in one millisecond; they take about 5 ms."""
@@ -193,7 +192,7 @@ class Fetches:
             if len(fetch.parts) > QUEUES_MAX:
                 fetch.is_timed = True
                 wait_ms = min(wait_ms, TIMED_MS)
-            elif is_wide and _has_grown(fetch.parts):
+            elif is_wide and self._reads.has_grown(fetch):
                 wait_ms = 0
             else:
                 fetch.found = found.size
@@ -244,14 +243,12 @@ class Fetches:
         )
 
     def _ends(self, parts: Iterable[CachedPartition]) -> dict[Queue, tuple[CachedPartition, int]]:
-        """Return the queues to wait at, each with the address where it ends."""
+        """Return the queues to wait at, each with the address up to which it was read."""
         ends = {}
         for asked in parts:
             place = asked.place
             if place is not None and not place.read_fault:
-                log = place.log
-                end = _UNKNOWN if log is None else log.next_address
-                ends[place.topic, place.queue_id] = (asked, end)
+                ends[place.topic, place.queue_id] = (asked, asked.end)
         return ends
 
     # -- waking ----------------------------------------------------------------------------------
@@ -266,11 +263,12 @@ class Fetches:
         log = self._store.log(topic, queue_id)
         if log is None:
             return
+        high = self._durability.readable_end(log)
         try:
             stable = self._producers.last_stable(log)
         except StorageError:  # the reader will be told; it does not concern the producer
-            stable = self._durability.readable_end(log)
-        self._answer_woken(self._parked.grown(queue, log, stable), now, effects)
+            stable = high
+        self._answer_woken(self._parked.grown(queue, log, high, stable), now, effects)
 
     @property
     def next_at(self) -> int | None:
@@ -425,13 +423,3 @@ def _asked(request: FetchRequest) -> Steps[dict[Key, CachedPartition]]:
             if not count % STEP_ASKED:
                 yield
     return asked
-
-
-def _has_grown(parts: Iterable[CachedPartition]) -> bool:
-    """Return whether a log has grown since its partition was read."""
-    return any(
-        asked.place is not None
-        and asked.place.log is not None
-        and asked.place.log.next_address != asked.end
-        for asked in parts
-    )

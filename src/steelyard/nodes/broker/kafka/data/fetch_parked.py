@@ -26,9 +26,9 @@ class Fetch(msgspec.Struct):
 
     `session`: that of an incremental fetch, which is answered when something has changed.
     `makes_session`: the answer begins one. `committed`: only committed records are read. `found`:
-    bytes that were there when it began to wait, and those added since. `ends`: the address where
-    each queue ended then, -1 if nothing was written yet. `news`: the partitions with something to
-    report. `is_timed`: it waits for its time only.
+    bytes that were there when it began to wait, and those added since. `ends`: the address up to
+    which each queue could be read then, -1 if nothing was written yet. `news`: the partitions with
+    something to report. `is_timed`: it waits for its time only.
     """
 
     call: OpenRequest
@@ -50,19 +50,25 @@ class ParkedFetches(Parked[Fetch]):
     def __init__(self, waiting_max: int) -> None:
         super().__init__(waiting_max, SLOT_MS, PARKED_MAX)
 
-    def grown(self, queue: Queue, log: Log, stable: int) -> list[Fetch]:
-        """Remove and return the fetches that have enough, now that a queue has grown.
+    def grown(self, queue: Queue, log: Log, high: int, stable: int) -> list[Fetch]:
+        """Remove and return the fetches that have enough, now that more of a queue may be read.
 
-        `stable`: its last stable offset; readers of committed records ignore what is beyond.
+        `high`, `stable`: up to which offset; `stable` is that for readers of committed records.
         """
         ready = []
         for serial, fetch in self._by_queue[queue].items():
             asked, end = fetch.ends[queue]
             if fetch.committed and stable <= asked.offset:
                 continue
-            fetch.found += log.size() if end < 0 else log.next_address - end
-            fetch.ends[queue] = (asked, log.next_address)
+            now_at = address_of(log, stable if fetch.committed else high)
+            fetch.found += log.size() if end < 0 else now_at - end
+            fetch.ends[queue] = (asked, now_at)
             fetch.news[asked.key] = asked
             if fetch.found >= fetch.min_bytes:
                 ready.append(serial)
         return [self.remove(serial) for serial in ready]
+
+
+def address_of(log: Log, offset: int) -> int:
+    """Return the address of what is at an offset, or will be."""
+    return log.next_address if offset == log.max_offset else log.address_at(offset)

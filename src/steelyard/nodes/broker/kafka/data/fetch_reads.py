@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -10,7 +11,7 @@ from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_converted import Converted
-from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, address_of
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition
 from steelyard.nodes.broker.kafka.data.partitions import (
     LEADER_EPOCH,
@@ -125,12 +126,12 @@ class Reads:
                 continue
             log = place.log
             if log is not None:
-                asked.end = log.next_address
                 if (
                     is_incremental
                     and asked.high == asked.offset == readable_end(log)
                     and asked.low == log.min_offset
                 ):
+                    asked.end = address_of(log, asked.high)
                     continue
             elif not place.read_fault:
                 self._partitions.look_again(place)
@@ -151,6 +152,22 @@ class Reads:
             answers.append(answer)
         return answers, found, at_once
 
+    def has_grown(self, fetch: Fetch) -> bool:
+        """Return whether more may be read of a partition than when it was read last."""
+        for asked in fetch.parts:
+            log = None if asked.place is None else asked.place.log
+            if log is not None:
+                with suppress(StorageError):  # its reader was told
+                    if address_of(log, self._end(fetch, log)) > asked.end:
+                        return True
+        return False
+
+    def _end(self, fetch: Fetch, log: Log) -> int:
+        """Return one past the last offset that may be read. May raise StorageError."""
+        if fetch.committed:
+            return self._producers.last_stable(log)
+        return self._durability.readable_end(log)
+
     def _find(
         self, asked: CachedPartition, version: MetadataVersion, api_version: int
     ) -> Partition:
@@ -161,7 +178,7 @@ class Reads:
         else:
             place = self._partitions.find(topic or "", index)
         asked.place, asked.version = place, version
-        asked.high = _UNKNOWN
+        asked.high = asked.end = _UNKNOWN
         return place
 
     def _read(
@@ -180,6 +197,8 @@ class Reads:
             return _fault(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
         stable = high if log is None else self._producers.last_stable(log)
         end = stable if fetch.committed else high
+        if log is not None:
+            asked.end = address_of(log, max(asked.offset, end))
         records: Records = b""
         next_offset = _UNKNOWN
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None

@@ -35,8 +35,8 @@ class CachedPartition(msgspec.Struct, gc=False):
     """A partition that a client fetches.
 
     `high`, `low`: the high watermark and the log start offset it was last sent, -1 for none.
-    `place`: the partition as found under `version`. `end`: the address where its log ended when it
-    was last read.
+    `place`: the partition as found under `version`. `end`: the address up to which its log could be
+    read when it was last read, -1 if it had none.
     """
 
     key: Key
