@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from steelyard.compaction.entries import key_of_message
 from steelyard.compaction.filtering import Filtering
@@ -14,11 +15,12 @@ from steelyard.compaction.offset_map import OffsetMap
 from steelyard.compaction.transactions import CleanedTransactions
 from steelyard.types import Effort
 from steelyard.wire.kafka.compression import Compression
-from steelyard.wire.kafka.records import Record, read_records, write_batch
+from steelyard.wire.kafka.records import Record, read_header, read_records, write_batch
 from steelyard.wire.remoting.message import encode_record
 
 T = TypeVar("T")
 PLENTY = 1_000_000
+STEP = 500
 HEADER_BYTES = 61
 COUNT = 50
 
@@ -66,6 +68,38 @@ def test_a_batch_that_cannot_be_read_stays_and_its_keys_are_unknown(
     assert finished(filtering(keys).batch(broken, effort), effort, 0)[0] == broken
     left, _ = finished(filtering(keys).batch(whole, effort), effort, 0)
     assert [each.offset for each in read_records(left)] == list(range(COUNT // 2, COUNT))
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("has_tombstone", [False, True])
+def test_no_step_does_much_more_than_its_effort(
+    compression: Compression, has_tombstone: bool
+) -> None:
+    """A batch of a megabyte, of which half is left, and with a tombstone every record is written anew."""
+    count = 20_000
+    records = [Record(n, n, b"k%d" % (n // 2), b"value%d" % n * 5) for n in range(count)]
+    if has_tombstone:
+        records[-1] = replace(records[-1], value=None)
+    batch = write_batch(records, compression=compression)
+    keys, effort = OffsetMap(count), Effort(STEP)
+    learning = Learning(keys, CleanedTransactions([]), start=0)
+    judged = Filtering(keys, CleanedTransactions([]), {}, count, now=0, delete_retention_ms=1)
+
+    def in_steps(steps: Generator[None, Any, T]) -> T:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            assert effort.left > -2 * STEP
+            effort.left = STEP
+
+    assert in_steps(learning.batch(batch, effort))
+    left = in_steps(judged.batch(batch, effort))
+    assert effort.left > -2 * STEP
+    assert read_header(left).compression == compression
+    assert read_records(left) == tuple(records[1::2])
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])

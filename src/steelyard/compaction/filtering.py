@@ -31,7 +31,7 @@ from steelyard.compaction.offset_map import OffsetMap
 from steelyard.compaction.transactions import CleanedTransactions
 from steelyard.errors import ProtocolError
 from steelyard.types import Effort
-from steelyard.wire.kafka.compression import compress
+from steelyard.wire.kafka.compression import Compression, packed_pieces
 from steelyard.wire.kafka.packing import pack_batch, pack_record
 from steelyard.wire.kafka.records import (
     COMPRESSION_MASK,
@@ -41,8 +41,11 @@ from steelyard.wire.kafka.records import (
     read_record,
 )
 
-BYTES_PER_EFFORT = 100
-"""Bytes that are compressed and checksummed per microsecond, in about."""
+PIECE_EFFORTS: dict[int, int] = {Compression.NONE: 0, Compression.GZIP: 500}
+PIECE_EFFORT = 150
+"""The effort of compressing a piece (`packed_pieces`), unless PIECE_EFFORTS has another."""
+REPACK_EFFORT = 10
+"""The effort of writing a record anew."""
 
 
 class LastWrite(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class Filtering:
                 found = yield from records_of(batch, header, effort)
                 if found is None:
                     return batch
-                return self._packed(batch, header, found, self._new_horizon)
+                return (yield from self._packed(batch, header, found, self._new_horizon, effort))
             if horizon is not None and horizon > self._now:
                 return batch
             if header.count:
@@ -113,14 +116,20 @@ class Filtering:
         found = yield from records_of(batch, header, effort)
         if found is None:
             return batch
-        kept = [each for each in found if self._stays(each, horizon)]
+        kept: list[UnpackedRecord] = []
+        for each in found:
+            if self._stays(each, horizon):
+                kept.append(each)
+            effort.left -= 1
+            if effort.left <= 0:
+                yield
         if not kept:
             return self._empty(header)
         sets_horizon = horizon is None and not all(each.has_value for each in kept)
         if len(kept) == len(found) and not sets_horizon:
             return batch
-        effort.left -= len(kept) + header.size // BYTES_PER_EFFORT
-        return self._packed(batch, header, kept, self._new_horizon if sets_horizon else None)
+        horizon = self._new_horizon if sets_horizon else None
+        return (yield from self._packed(batch, header, kept, horizon, effort))
 
     @property
     def _new_horizon(self) -> int:
@@ -134,8 +143,13 @@ class Filtering:
         return found.has_value or horizon is None or self._now < horizon
 
     def _packed(
-        self, batch: bytes, header: BatchHeader, kept: Sequence[UnpackedRecord], horizon: int | None
-    ) -> bytes:
+        self,
+        batch: bytes,
+        header: BatchHeader,
+        kept: Sequence[UnpackedRecord],
+        horizon: int | None,
+        effort: Effort,
+    ) -> Steps[bytes]:
         """Return a batch with some of its records, and with another delete horizon if given.
 
         The whole batch if a record that must be written anew is damaged.
@@ -145,22 +159,29 @@ class Filtering:
         if horizon is not None:
             base_timestamp = horizon  # where batches with a horizon have it
             attributes |= DELETE_HORIZON
-        try:
-            packed = b"".join(
-                [
-                    each.packed
-                    if horizon is None and each.is_true
-                    else _repacked(each, header, each.offset - base_offset, base_timestamp)
-                    for each in kept
-                ]
-            )
-        except (ProtocolError, IndexError, UnicodeDecodeError):
-            return batch
+        packed: list[bytes] = []
+        for each in kept:
+            if horizon is None and each.is_true:
+                packed.append(each.packed)
+                continue
+            try:
+                packed.append(_repacked(each, header, each.offset - base_offset, base_timestamp))
+            except (ProtocolError, IndexError, UnicodeDecodeError):
+                return batch
+            effort.left -= REPACK_EFFORT
+            if effort.left <= 0:
+                yield
+        pieces: list[bytes] = []
+        for piece in packed_pieces(b"".join(packed), header.compression):
+            pieces.append(piece)
+            effort.left -= PIECE_EFFORTS.get(header.compression, PIECE_EFFORT)
+            if effort.left <= 0:
+                yield
         timestamp = header.max_timestamp
         if not header.is_log_append_time:
             timestamp = header.base_timestamp + max(each.timestamp for each in kept)
         return pack_batch(
-            compress(packed, header.compression),
+            b"".join(pieces),
             base_offset=base_offset,
             count=len(kept),
             last_offset_delta=header.last_offset_delta,

@@ -32,6 +32,9 @@ class Learning:
                     continue
                 if not self._keys.put(found.key, found.offset):
                     return False
+                effort.left -= 1
+                if effort.left <= 0:
+                    yield
         self._keys.latest = max(self._keys.latest, header.last_offset)
         return True
 

@@ -47,6 +47,25 @@ def pack_lz4(data: bytes, **settings: bool) -> bytes:
     return lz4.frame.compress(data, **settings)  # type: ignore[no-any-return]
 
 
+def packed_pieces(data: bytes, form: Format, piece_bytes: int) -> Iterator[bytes]:
+    """Yield `data` compressed in pieces, each what became of the next `piece_bytes`."""
+    packer: Any
+    match form:
+        case Format.LZ4:
+            import lz4.frame
+
+            packer = lz4.frame.LZ4FrameCompressor(block_linked=False)
+            yield packer.begin()
+        case Format.ZSTD:
+            packer = _zstd().ZstdCompressor()
+        case _:
+            window = _GZIP_WINDOW if form is Format.GZIP else zlib.MAX_WBITS
+            packer = zlib.compressobj(wbits=window)
+    for start in range(0, len(data), piece_bytes):
+        yield packer.compress(data[start : start + piece_bytes])
+    yield packer.flush()
+
+
 def unpack(data: bytes, form: Format, bytes_max: int, what: str) -> tuple[bytes, bool]:
     """Decompress at most `bytes_max` bytes. Returns them and whether the stream ends there.
 

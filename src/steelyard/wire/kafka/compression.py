@@ -20,6 +20,9 @@ from steelyard.wire.streams import Format, pack_lz4, pack_zstd, unpack
 PLAIN_BYTES_MAX = 64 * 1024 * 1024
 """Size limit of a batch's decompressed records: 64 times the largest batch accepted by default."""
 
+PACKED_BYTES = 16 * 1024
+"""Bytes that `packed_pieces` compresses at a time: half a millisecond of work for gzip."""
+
 _GZIP_WINDOW = 31
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = struct.Struct(">8sii")
@@ -54,12 +57,25 @@ def compress(data: bytes, compression: int) -> bytes:
             packer = zlib.compressobj(wbits=_GZIP_WINDOW)
             return packer.compress(data) + packer.flush()
         case Compression.SNAPPY:
-            return _pack_snappy(data)
+            return b"".join(_packed_snappy(data))
         case Compression.LZ4:
             return pack_lz4(data, block_linked=False, store_size=False)
         case Compression.ZSTD:
             return pack_zstd(data)
     raise ProtocolError(f"unknown compression {compression} of a record batch")
+
+
+def packed_pieces(data: bytes, compression: int) -> Iterator[bytes]:
+    """Yield `data` compressed in pieces, for writers that must not block.
+
+    A piece is what became of PACKED_BYTES of it, or of less.
+    """
+    match compression:
+        case Compression.NONE:
+            return iter((data,))
+        case Compression.SNAPPY:
+            return _packed_snappy(data)
+    return streams.packed_pieces(data, _format(compression), PACKED_BYTES)
 
 
 def decompress(data: bytes, compression: int, bytes_max: int = PLAIN_BYTES_MAX) -> bytes:
@@ -112,15 +128,13 @@ def _ends_early(name: str) -> ProtocolError:
     return ProtocolError(f"the {name} data of a record batch ends too early")
 
 
-def _pack_snappy(data: bytes) -> bytes:
+def _packed_snappy(data: bytes) -> Iterator[bytes]:
     from cramjam import snappy
 
-    parts = [_XERIAL_HEAD.pack(_XERIAL, 1, 1)]
+    yield _XERIAL_HEAD.pack(_XERIAL, 1, 1)
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
-        parts.append(_SIZE.pack(len(block)))
-        parts.append(block)
-    return b"".join(parts)
+        yield _SIZE.pack(len(block)) + block
 
 
 def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
