@@ -195,6 +195,21 @@ def test_a_waiting_committed_reader_is_woken_by_the_marker(ready: KafkaRig) -> N
     assert offsets(parts(answer)[0].records) == [0, 1]
 
 
+def test_a_waiting_reader_whose_log_has_a_damaged_index_does_not_concern_the_producer(
+    ready: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(ready, batch())
+    write(ready, 7)
+    asked = request(0, isolation=1, max_wait_ms=500, min_bytes=1_000)
+    ready.post(asked, 12, link=ready.connect())
+
+    def damaged(log: Log, offset: int) -> int:
+        raise StorageError(f"the index of {log.topic} is damaged at {offset}")
+
+    monkeypatch.setattr(Log, "address_at", damaged)
+    assert write(ready, 7, 1) == ErrorCode.NONE
+
+
 def test_a_committed_reader_that_waits_for_much_counts_the_transaction_that_was_there_before(
     ready: KafkaRig,
 ) -> None:

@@ -35,7 +35,7 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.ledger.events import Delivered
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches, ReadableEnd
 from steelyard.nodes.broker.kafka.data.fetch_reads import (
     IDS_SINCE,
     STEP_PARTITIONS,
@@ -263,11 +263,11 @@ class Fetches:
         log = self._store.log(topic, queue_id)
         if log is None:
             return
-        high = self._durability.readable_end(log)
         try:
-            stable = self._producers.last_stable(log)
+            high = ReadableEnd.of(log, self._durability.readable_end(log))
+            stable = ReadableEnd.of(log, self._producers.last_stable(log))
         except StorageError:  # the reader will be told; it does not concern the producer
-            stable = high
+            high = stable = ReadableEnd.of(log, log.max_offset)
         self._answer_woken(self._parked.grown(queue, log, high, stable), now, effects)
 
     @property

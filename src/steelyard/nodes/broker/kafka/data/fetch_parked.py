@@ -6,6 +6,8 @@ that nothing is read before there is enough.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition, Key, Session
@@ -19,6 +21,19 @@ PARKED_MAX = 16
 
 Kafka's clients have one at a time; a single append may have to answer all.
 """
+
+
+class ReadableEnd(NamedTuple):
+    """Up to where a log may be read: its offset and its address."""
+
+    offset: int
+    address: int
+
+    @staticmethod
+    def of(log: Log, offset: int) -> ReadableEnd:
+        """May raise StorageError, but not for the end of the log."""
+        at_end = offset == log.max_offset
+        return ReadableEnd(offset, log.next_address if at_end else log.address_at(offset))
 
 
 class Fetch(msgspec.Struct):
@@ -50,25 +65,20 @@ class ParkedFetches(Parked[Fetch]):
     def __init__(self, waiting_max: int) -> None:
         super().__init__(waiting_max, SLOT_MS, PARKED_MAX)
 
-    def grown(self, queue: Queue, log: Log, high: int, stable: int) -> list[Fetch]:
+    def grown(self, queue: Queue, log: Log, high: ReadableEnd, stable: ReadableEnd) -> list[Fetch]:
         """Remove and return the fetches that have enough, now that more of a queue may be read.
 
-        `high`, `stable`: up to which offset; `stable` is that for readers of committed records.
+        `high`: up to where; `stable` is that for readers of committed records.
         """
         ready = []
         for serial, fetch in self._by_queue[queue].items():
-            asked, end = fetch.ends[queue]
-            if fetch.committed and stable <= asked.offset:
+            asked, before = fetch.ends[queue]
+            end = stable if fetch.committed else high
+            if fetch.committed and end.offset <= asked.offset:
                 continue
-            now_at = address_of(log, stable if fetch.committed else high)
-            fetch.found += log.size() if end < 0 else now_at - end
-            fetch.ends[queue] = (asked, now_at)
+            fetch.found += log.size() if before < 0 else end.address - before
+            fetch.ends[queue] = (asked, end.address)
             fetch.news[asked.key] = asked
             if fetch.found >= fetch.min_bytes:
                 ready.append(serial)
         return [self.remove(serial) for serial in ready]
-
-
-def address_of(log: Log, offset: int) -> int:
-    """Return the address of what is at an offset, or will be."""
-    return log.next_address if offset == log.max_offset else log.address_at(offset)

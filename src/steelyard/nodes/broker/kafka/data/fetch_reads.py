@@ -11,7 +11,7 @@ from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_converted import Converted
-from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, address_of
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ReadableEnd
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition
 from steelyard.nodes.broker.kafka.data.partitions import (
     LEADER_EPOCH,
@@ -131,7 +131,8 @@ class Reads:
                     and asked.high == asked.offset == readable_end(log)
                     and asked.low == log.min_offset
                 ):
-                    asked.end = address_of(log, asked.high)
+                    if asked.high == log.max_offset:
+                        asked.end = log.next_address
                     continue
             elif not place.read_fault:
                 self._partitions.look_again(place)
@@ -158,7 +159,7 @@ class Reads:
             log = None if asked.place is None else asked.place.log
             if log is not None:
                 with suppress(StorageError):  # its reader was told
-                    if address_of(log, self._end(fetch, log)) > asked.end:
+                    if ReadableEnd.of(log, self._end(fetch, log)).address > asked.end:
                         return True
         return False
 
@@ -198,7 +199,7 @@ class Reads:
         stable = high if log is None else self._producers.last_stable(log)
         end = stable if fetch.committed else high
         if log is not None:
-            asked.end = address_of(log, max(asked.offset, end))
+            asked.end = ReadableEnd.of(log, max(asked.offset, end)).address
         records: Records = b""
         next_offset = _UNKNOWN
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
