@@ -9,11 +9,11 @@ from tests.damage.reading import Plain, faults_of, read_everything
 
 from steelyard.errors import DamageError, OwnerError
 from steelyard.store import check, salvage
+from steelyard.store.address import POSITION_MASK
 from steelyard.store.check import DAMAGE, NOTE, CheckFinding, Summary
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.memory import Killed, MemoryDisk
-from steelyard.store.segment import POSITION_MAX
 from steelyard.store.store import Store
 
 NOW = 1_700_000_100_000
@@ -212,8 +212,8 @@ def test_a_damaged_entry_is_passed_over_and_nothing_else_is(
     rig = BothRig(whole.copy())
     kept = rig.store.log(topic, 0)
     assert kept is not None
-    begin = kept.address_at(offset) & POSITION_MAX
-    count = 2 if kept.address_at(offset + 1) & POSITION_MAX == begin else 1
+    begin = kept.address_at(offset) & POSITION_MASK
+    count = 2 if kept.address_at(offset + 1) & POSITION_MASK == begin else 1
     disk = whole.copy()
     path = segments(disk, topic, 0)[0]
     assert begin < disk.files[path].size(), "in the first segment"

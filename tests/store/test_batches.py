@@ -11,13 +11,13 @@ from tests.store.conftest import NOW, SMALL, build, build_kafka, opened, retain_
 from steelyard.config import StoreConfig
 from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
+from steelyard.store.address import POSITION_BITS
 from steelyard.store.disk import Disk
 from steelyard.store.entry import BATCHES, MAGIC_V1, RECORDS, places, size_of
 from steelyard.store.index import ROW_BYTES, pack_row
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.store.reads import Run, Slice
-from steelyard.store.segment import POSITION_BITS
 from steelyard.store.store import Store
 from steelyard.wire.remoting.flags import tag_code
 

@@ -20,6 +20,7 @@ from steelyard.errors import StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
+from steelyard.store.address import distance
 from steelyard.store.findings import Finding
 from steelyard.store.index import pack_row
 from steelyard.store.recovery import SegmentRepair
@@ -240,6 +241,7 @@ class CleanedSegment(Segment):
     ) -> Iterator[EntryRun]:
         """Yield runs for what is in the log from `position` to `end`, with offsets below `stop`."""
         link = 0 if before is None else before.place[3]
+        begin = self.origin.address_of(self.base_position)
         written = self.base_position - 1 if before is None else before.written
         newest = 0 if before is None else self._time_of(before)
         while position < end:
@@ -251,7 +253,8 @@ class CleanedSegment(Segment):
                     link = links.batch_link(found.data, link)
                 else:
                     tag_code, newest = found.tag_code, max(newest, found.timestamp)
-                    written = entries.places(found.data)[1] - self.origin.log_address
+                    address = entries.places(found.data)[1]
+                    written = self.base_position + distance(begin, address)
                     link = links.record_link(found.data, link)
                 row = pack_row(found.position, found.size, tag_code, link)
                 yield EntryRun(found.offset, found.count, written, row)

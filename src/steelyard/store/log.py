@@ -4,8 +4,8 @@
     offset    counts messages of this log, from 0: a record takes one offset, a batch of n records
               takes n; readable: min_offset <= offset < max_offset
     position  counts bytes of this log, from 0; dropping old segments does not change it
-    address   log id << 40 | position: one number for an entry in the whole store, used where
-              RocketMQ has its commit-log offset
+    address   one number for an entry in the whole store (`address`), used where RocketMQ has its
+              commit-log offset
 
 An entry must carry its offset, and a record also its address, so that recovery can recognise whole
 entries: build it with `max_offset` and `next_address`, then `append` it.
@@ -21,25 +21,27 @@ from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links, reads
+from steelyard.store.address import POSITION_MASK, address_of, distance
 from steelyard.store.cleaning import Cleaning
 from steelyard.store.entry import PLACES_BYTE, unpack_places
 from steelyard.store.index import pack_row
 from steelyard.store.log_config import LogConfig
 from steelyard.store.reads import Run, RunExtent, Slice
 from steelyard.store.recovery import LogRecovery
-from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Origin, Segment
+from steelyard.store.segment import Origin, Segment
 from steelyard.store.segments import Segments
 from steelyard.store.tables import Table
 
 _MISPLACED = "the entry was made for another place"
-LOG_ID_MAX = (1 << 63 - POSITION_BITS) - 1
 
 
 class Log:
     """The log of one queue, created by `Store`; see the module docstring."""
 
     __slots__ = (
+        "_log_base",
         "_pinned",
+        "_position",
         "_segments",
         "_starts",
         "folder",
@@ -59,7 +61,8 @@ class Log:
         self.folder = origin.folder
         self.min_offset = 0
         self.max_offset = 0
-        self.next_address = self.log_id << POSITION_BITS
+        self.next_address = self._log_base = address_of(self.log_id, 0)
+        self._position = 0
         self._segments = Segments(origin, config)
         self._pinned: int | None = None
         self._starts = starts
@@ -71,24 +74,24 @@ class Log:
 
         Raises DiskFullError or StorageError; the log is then unchanged.
         """
-        address = self.next_address
+        position = self._position
         offset = self.max_offset
-        position = address & POSITION_MAX
-        assert unpack_places(entry, PLACES_BYTE) == (offset, address), _MISPLACED
+        assert unpack_places(entry, PLACES_BYTE) == (offset, self.next_address), _MISPLACED
         size = len(entry)
         segment = self._segments.for_append((position, offset), size, now)
         link = crc32c(entry, segment.link)  # as in `links`, without the call
         segment.append(entry, pack_row(position, size, tag_code, link), link)
         segment.newest_ms = now
         self.max_offset = offset + 1
-        self.next_address = address + size
+        self._position = position = position + size
+        self.next_address = self._log_base | position & POSITION_MASK
         return offset
 
     def append_many(self, batch: Sequence[tuple[bytes, int]], now: int) -> int:
         """Append (entry, tag code) pairs, at least one, with one write; return the first offset."""
         first = offset = self.max_offset
-        begin = self.next_address & POSITION_MAX
-        log_base = self.next_address - begin
+        begin = self._position
+        log_base = self._log_base
         assert batch, "an empty batch"
         data = b"".join([entry for entry, _ in batch])
         segment = self._segments.for_append((begin, first), len(data), now)
@@ -96,7 +99,8 @@ class Log:
         position = begin
         rows = []
         for entry, tag_code in batch:
-            assert unpack_places(entry, PLACES_BYTE) == (offset, log_base + position), _MISPLACED
+            address = log_base | position & POSITION_MASK
+            assert unpack_places(entry, PLACES_BYTE) == (offset, address), _MISPLACED
             size = len(entry)
             link = crc32c(entry, link)
             rows.append(pack_row(position, size, tag_code, link))
@@ -105,7 +109,8 @@ class Log:
         segment.append(data, b"".join(rows), link)
         segment.newest_ms = now
         self.max_offset = offset
-        self.next_address = log_base + position
+        self._position = position
+        self.next_address = log_base | position & POSITION_MASK
         return first
 
     def append_batch(self, batch: bytes, count: int, now: int) -> int:
@@ -118,15 +123,15 @@ class Log:
         size = len(batch)
         assert batches.size_of(batch, 0, first) == size, _MISPLACED
         assert batches.span_of(batch) == count
-        address = self.next_address
-        position = address & POSITION_MAX
+        position = self._position
         segment = self._segments.for_append((position, first), size, now)
         link = links.batch_link(batch, segment.link)
         row = pack_row(position, size, batches.row_tag(now), link)
         segment.append(batch, row * count, link)
         segment.newest_ms = now
         self.max_offset = first + count
-        self.next_address = address + size
+        self._position = position = position + size
+        self.next_address = self._log_base | position & POSITION_MASK
         return first
 
     # -- reading ---------------------------------------------------------------------------------
@@ -210,7 +215,7 @@ class Log:
 
     def address_at(self, offset: int) -> int:
         """Return the address of the entry that holds an existing offset."""
-        return self.log_id << POSITION_BITS | self._segment_at(offset).row(offset)[0]
+        return address_of(self.log_id, self._segment_at(offset).row(offset)[0])
 
     def entry_end(self, offset: int) -> int:
         """Return the offset after the entry that holds an existing offset."""
@@ -283,7 +288,7 @@ class Log:
         The address may be anyone's guess. A batch is never returned: it may hold many messages, and
         no message id of RocketMQ names one of them.
         """
-        position = address & POSITION_MAX
+        position = self._position - distance(address, self.next_address)
         segment = self._segments.at_position(position)
         offset = None if segment is None else segment.offset_at(position)
         if segment is None or offset is None or offset < self.min_offset:
@@ -397,7 +402,7 @@ class Log:
     @property
     def end(self) -> tuple[int, int]:
         """Return the position and offset after the last entry."""
-        return self.next_address & POSITION_MAX, self.max_offset
+        return self._position, self.max_offset
 
     @property
     def has_files(self) -> bool:
@@ -459,8 +464,8 @@ class Log:
         repair, segments_cut = self._segments.recover(now, end)
         if self._segments.all:
             self.min_offset = self._segments.all[0].base_offset
-            position, self.max_offset = self._segments.all[-1].end
-            self.next_address = self.log_id << POSITION_BITS | position
+            self._position, self.max_offset = self._segments.all[-1].end
+            self.next_address = address_of(self.log_id, self._position)
         self._recover_start()
         return LogRecovery(
             self.topic,
@@ -488,9 +493,8 @@ class Log:
     def check(self) -> None:
         """Assert that the segments are contiguous and that the ends agree."""
         assert 0 <= self.min_offset <= self.max_offset
-        assert self.next_address >> POSITION_BITS == self.log_id
+        assert self.next_address == address_of(self.log_id, self._position)
         self._segments.check()
         if self._segments.all:
             assert self._segments.all[0].base_offset <= self.min_offset
-            end = (self.next_address & POSITION_MAX, self.max_offset)
-            assert self._segments.all[-1].end == end
+            assert self._segments.all[-1].end == self.end

@@ -129,11 +129,11 @@ def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | N
     link = segment.link_before(offset)
     following = ROW.unpack(after) if after else None
     stop = segment.end[0] if following is None else following[0] + following[1]
-    log_base = segment.origin.log_address
+    address_of = segment.origin.address_of
     rows = b""
     found: ScannedEntry | None = None
     try:
-        for found in scan(segment.read, log_base, position, offset, stop):
+        for found in scan(segment.read, address_of, position, offset, stop):
             is_batch = found.tag_code is None
             link = (links.batch_link if is_batch else links.record_link)(found.data, link)
             tag_code = _batch_tag(segment, found, begin, after)

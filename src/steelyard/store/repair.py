@@ -194,9 +194,9 @@ class Repair:
     def _take(self) -> None:
         """Build rows for the whole entries that follow."""
         segment = self._segment
-        log_base = segment.origin.log_address
         position, offset = segment.end
-        for found in scan(segment.read, log_base, position, offset, self._file_end):
+        address_of = segment.origin.address_of
+        for found in scan(segment.read, address_of, position, offset, self._file_end):
             self._newest = max(self._newest, min(found.timestamp, self._now))
             if found.tag_code is None:
                 tag_code = self._old_tag(found) or batches.row_tag(self._newest)
@@ -232,8 +232,8 @@ class Repair:
         position, offset = segment.end
         if position == self._file_end:
             return False
-        log_base = segment.origin.log_address
-        found = find_next(segment.read, log_base, position, offset, self._file_end)
+        address_of = segment.origin.address_of
+        found = find_next(segment.read, address_of, position, offset, self._file_end)
         if found is not None:
             stop = found.position, found.offset
         elif (

@@ -20,6 +20,9 @@ TELLING_BYTES = 16
 """Fewer zeros at an end of an entry prove nothing: sizes, small offsets and empty values have them.
 """
 
+Address = Callable[[int], int]
+"""Returns the address of the entry at a position of the log."""
+
 Read = Callable[[int, int], bytes]
 """Reads a number of bytes from a position of the log. Raises StorageError if they do not exist."""
 
@@ -45,15 +48,14 @@ class ScannedEntry(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Iterator[ScannedEntry]:
-    """Each whole entry from a place on, up to the first that is not, or to position `end`.
-
-    `log_base`: the address of the log's position 0.
-    """
+def scan(
+    read: Read, address_of: Address, position: int, offset: int, end: int
+) -> Iterator[ScannedEntry]:
+    """Each whole entry from a place on, up to the first that is not, or to position `end`."""
     data, data_position = b"", position
     while position < end:
         start = position - data_position
-        place = offset, log_base | position
+        place = offset, address_of(position)
         size, is_batch = _entry_at(data, start, *place)
         if not size or start + size > len(data):
             piece = min(max(size, SCAN_BYTES), end - position)
@@ -72,7 +74,7 @@ def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Ite
 
 
 def find_next(
-    read: Read, log_base: int, position: int, offset: int, end: int
+    read: Read, address_of: Address, position: int, offset: int, end: int
 ) -> ScannedEntry | None:
     """The first whole entry behind `position`, where one of `offset` ought to be and is damaged.
 
@@ -85,7 +87,7 @@ def find_next(
     start = position
     for size in (entries.size_of(head), batches.size_at(head) if len(head) >= 12 else 0):
         if 0 < size < end - position:
-            found = _at(read, log_base, position + size, start, offset, end)
+            found = _at(read, address_of, position + size, start, offset, end)
             if found is not None:
                 return found
     position += 1
@@ -93,7 +95,7 @@ def find_next(
         piece = read(position, min(SCAN_BYTES + batches.HEAD_BYTES, end - position))
         for match in _HEADS.finditer(piece):
             if match.start() < SCAN_BYTES:
-                found = _at(read, log_base, position + match.start(), start, offset, end)
+                found = _at(read, address_of, position + match.start(), start, offset, end)
                 if found is not None:
                     return found
         position += SCAN_BYTES
@@ -167,17 +169,18 @@ def looks_unwritten(data: bytes, position: int) -> bool:
 
 
 def _at(
-    read: Read, log_base: int, position: int, start: int, offset: int, end: int
+    read: Read, address_of: Address, position: int, start: int, offset: int, end: int
 ) -> ScannedEntry | None:
     """Return the whole entry at a position if its offset is beyond `offset` and possible there."""
     head = read(position, min(batches.HEAD_BYTES, end - position))
     if len(head) < batches.HEAD_BYTES:
         return None
     is_batch = not entries.size_of(head)
-    place = batches.base_offset(head), log_base | position
+    place = batches.base_offset(head), address_of(position)
     if not is_batch:
+        address = place[1]
         place = entries.places(head)
-        if place[1] != log_base | position:
+        if place[1] != address:
             return None
     size, is_batch = _entry_at(head, 0, *place)
     if (

@@ -19,6 +19,7 @@ from steelyard.errors import CorruptError, StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
+from steelyard.store.address import address_of
 from steelyard.store.files import Files
 from steelyard.store.findings import Finding, Findings
 from steelyard.store.index import ROW, ROW_BYTES, SOUND, Buffers, Index
@@ -27,11 +28,6 @@ from steelyard.store.runs import EntryRun
 from steelyard.store.segment_names import LOG_SUFFIX, OLD_INDEX_SUFFIX, SegmentName
 from steelyard.store.spans import Spans
 from steelyard.types import FileRange
-
-POSITION_BITS = 40
-"""Bits of an address for the position; the others are the log id."""
-
-POSITION_MAX = (1 << POSITION_BITS) - 1
 
 _PIECE_ROWS = 256
 _NEIGHBOURS = 16
@@ -53,10 +49,9 @@ class Origin(msgspec.Struct, frozen=True):
     log_id: int
     findings: Findings
 
-    @property
-    def log_address(self) -> int:
-        """The address of position 0."""
-        return self.log_id << POSITION_BITS
+    def address_of(self, position: int) -> int:
+        """Return the address of the entry at a position of the log."""
+        return address_of(self.log_id, position)
 
 
 class Segment:
@@ -256,7 +251,7 @@ class Segment:
         """Return whether this is the whole entry of a place, judged by its own checksum only."""
         if is_batch:
             return batches.size_of(data, 0, offset) == size and batches.is_intact(data, 0, size)
-        address = self.origin.log_id << POSITION_BITS | position
+        address = self.origin.address_of(position)
         return entries.size_of(data) == size and entries.is_intact(data, 0, size, offset, address)
 
     def corrupt(self, offset: int) -> CorruptError:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
-from steelyard.errors import StorageError
 from steelyard.store.cleaned import CleanedSegment
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.repair import Repair
 from steelyard.store.runs import RUN_BYTES
-from steelyard.store.segment import POSITION_MAX, Origin, Segment
+from steelyard.store.segment import Origin, Segment
 from steelyard.store.segment_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -113,8 +112,6 @@ class Segments:
             if fits and (now < self._roll_at or not self._is_old(last, now)):
                 return last
             last.flush_index()
-        if end[0] + size > POSITION_MAX:
-            raise StorageError(f"{self._folder} has reached its last position, {POSITION_MAX}")
         return self._begin(end)
 
     def _is_old(self, segment: Segment, now: int) -> bool:

@@ -28,16 +28,17 @@ from heapq import heapify, heappop, heappush
 from steelyard.config import StoreConfig
 from steelyard.errors import DamageError, DiskFullError, StorageError
 from steelyard.store import clean_stop, identity, log_list
+from steelyard.store.address import LOG_ID_MAX, POSITION_BITS
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX, Files, Unsynced, storage_error
 from steelyard.store.findings import Findings
 from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
-from steelyard.store.log import LOG_ID_MAX, Log
+from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig, usual
 from steelyard.store.log_list import Folder, ListedLog
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
-from steelyard.store.segment import POSITION_BITS, Origin
+from steelyard.store.segment import Origin
 from steelyard.store.segment_names import end_position
 from steelyard.store.tables import Table
 

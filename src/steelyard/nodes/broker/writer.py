@@ -16,6 +16,7 @@ from steelyard.nodes.broker.requests import host_of
 from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.statistics import BrokerStatistics
 from steelyard.nodes.seam import Effect
+from steelyard.store.address import POSITION_MASK, distance
 from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.wire.kafka.records import with_offset
@@ -124,6 +125,7 @@ class Writer:
         log = self.log(topic, queue_id)
         first = offset = log.max_offset
         address = log.next_address
+        log_base = address & ~POSITION_MASK
         born_timestamp = origin.born_timestamp
         write = record_writer(
             topic, queue_id, origin.born_host, self.host, origin.sys_flag, origin.reconsume_times
@@ -137,11 +139,11 @@ class Writer:
             )
             entries.append((record, tag_code_of(properties)))
             addresses.append(address)
-            address += len(record)
+            address = log_base | address + len(record) & POSITION_MASK
             offset += 1
         log.append_many(entries, now)
         self.statistics.put_messages += len(entries)
-        self.statistics.put_bytes += address - addresses[0]
+        self.statistics.put_bytes += distance(addresses[0], address)
         self.wrote(log, first, now, effects)
         return first, addresses
 

@@ -15,7 +15,7 @@ from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.message import BatchEntry, encode_batch
+from steelyard.wire.remoting.message import BatchEntry, decode_records, encode_batch
 from steelyard.wire.remoting.names import DEFAULT_TOPIC
 from steelyard.wire.remoting.properties import decode_properties
 
@@ -197,6 +197,38 @@ def test_a_batch_becomes_messages_at_consecutive_offsets(rig: Rig) -> None:
     ]
     assert answer.ext["msgId"] == ",".join(view.offset_message_id for view in views[1:])
     assert answer.ext["queueOffset"] == "1"
+
+
+def test_a_batch_is_stored_where_the_positions_in_addresses_begin_again(rig: Rig) -> None:
+    """A queue takes more than 1 TiB over the years."""
+    rig.send(rig.connect())
+    (begun,) = (
+        path
+        for path in rig.disk.files
+        if path.startswith(f"logs/{TOPIC}/0-") and path.endswith(".log")
+    )
+    rig.disk.remove(begun)
+    rig.disk.open(f"{begun.rpartition('/')[0]}/{(1 << 40) - 500:020}-{1:020}.log")
+    rig.restart()
+    link = rig.connect()
+    entries = [BatchEntry(0, b"%d" % number, b"") for number in range(10)]
+    assert (
+        rig.ask(link, BATCH, send_ext(m="true"), encode_batch(entries)).code == ResponseCode.SUCCESS
+    )
+    assert rig.send(link, b"10").code == ResponseCode.SUCCESS
+    for _ in range(2):
+        views = rig.messages(TOPIC)
+        assert [(view.queue_offset, view.body) for view in views] == [
+            (1 + each, b"%d" % each) for each in range(11)
+        ]
+        places = [view.physical_offset & (1 << 40) - 1 for view in views]
+        assert min(places) < 1_000 < max(places)
+        for view in views:
+            answer = rig.ask(
+                rig.connect(), RequestCode.VIEW_MESSAGE_BY_ID, {"offset": view.physical_offset}
+            )
+            assert decode_records(answer.body)[0].body == view.body
+        rig.restart()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from steelyard.errors import CorruptError
 from steelyard.nodes.broker.topics import OP_TOPIC
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.seam import Effect
-from steelyard.store.segment import POSITION_BITS
+from steelyard.store.address import POSITION_BITS, is_before
 from steelyard.store.store import Store
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import MessageView, decode_records
@@ -127,8 +127,8 @@ class Operations:
             return True  # a power failure took the queue with its first message, or it was deleted
         if operation.address >> POSITION_BITS != log.log_id:
             return False
-        if operation.address >= log.next_address:
-            return True
+        if not is_before(operation.address, log.next_address):
+            return True  # beyond the end: a power failure took the message
         try:
             entry = self._store.at_address(operation.address)
         except CorruptError:

@@ -45,6 +45,7 @@ from steelyard.nodes.broker.timers.slots import Slots
 from steelyard.nodes.broker.timers.window import NextRows, Window
 from steelyard.nodes.broker.topics import TIMER_TOPIC
 from steelyard.nodes.seam import Effect, SetTimer
+from steelyard.store.address import distance
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import MessageView, decode_records
 
@@ -296,7 +297,7 @@ class DelayedMessages:
     def _must_spill(self) -> bool:
         if self._spilling or not self._waiting:
             return False
-        size = self._log.next_address - self._waiting_from[1]
+        size = distance(self._waiting_from[1], self._log.next_address)
         return self._waiting_rows >= SPILL_ROWS or size >= SPILL_BYTES
 
     # -- what is recorded --------------------------------------------------------------------------

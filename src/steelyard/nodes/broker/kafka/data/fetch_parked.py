@@ -13,6 +13,7 @@ import msgspec
 from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition, Key, Session
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.parked import Parked, Queue
+from steelyard.store.address import distance
 from steelyard.store.log import Log
 
 SLOT_MS = 10
@@ -74,9 +75,9 @@ class ParkedFetches(Parked[Fetch]):
         for serial, fetch in self._by_queue[queue].items():
             asked, before = fetch.ends[queue]
             end = stable if fetch.committed else high
-            if fetch.committed and end.offset <= asked.offset:
+            if end.offset <= asked.offset:
                 continue
-            fetch.found += log.size() if before < 0 else end.address - before
+            fetch.found += log.size() if before < 0 else distance(before, end.address)
             fetch.ends[queue] = (asked, end.address)
             fetch.news[asked.key] = asked
             if fetch.found >= fetch.min_bytes:

@@ -24,6 +24,7 @@ from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.turns import Steps
 from steelyard.store.entry import BATCHES
+from steelyard.store.address import is_before
 from steelyard.store.log import Log
 from steelyard.types import Effort
 from steelyard.wire.kafka.errors import ErrorCode
@@ -159,7 +160,8 @@ class Reads:
             log = None if asked.place is None else asked.place.log
             if log is not None:
                 with suppress(StorageError):  # its reader was told
-                    if ReadableEnd.of(log, self._end(fetch, log)).address > asked.end:
+                    end = ReadableEnd.of(log, self._end(fetch, log)).address
+                    if asked.end == _UNKNOWN or is_before(asked.end, end):
                         return True
         return False
 

@@ -42,6 +42,7 @@ from steelyard.nodes.broker.kafka.data.producer_states import (
 )
 from steelyard.nodes.broker.kafka.data.verifications import Verifications
 from steelyard.nodes.seam import Effect
+from steelyard.store.address import distance
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.store.store import Store
@@ -373,7 +374,7 @@ class Producers:
             self._save(self.of(log))
 
     def _save_in_time(self, known: LogProducers) -> None:
-        grown = known.log.next_address - known.snapshot_address
+        grown = distance(known.snapshot_address, known.log.next_address)
         if known.unsaved >= SNAPSHOT_BATCHES or grown >= SNAPSHOT_BYTES:
             with suppress(StorageError):  # the old one stays valid; retried later
                 self._save(known)
