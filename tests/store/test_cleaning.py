@@ -434,3 +434,58 @@ def test_a_removed_row_is_no_damage() -> None:
     assert index.is_removed(tag)
     assert index.is_hole(tag)
     assert not index.tells_no_link(tag, 0)
+
+
+def test_what_is_missing_of_a_cleaned_segment_is_refused(batches: bool) -> None:
+    """An index made anew would say that compaction had removed it."""
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    fill(log, batches=batches)
+    cleaning = clean(log)
+    store.flush()
+    cleaning.swap()
+    log.remove_replaced()
+    store.close()
+    (path,) = (path for path in disk.files if path.endswith("-1.log"))
+    disk.files[path].truncate(disk.files[path].size() - 1)
+    assert [item.severity for item in check(Files(disk)) if isinstance(item, CheckFinding)] == [
+        "damage"
+    ]
+    store, log = reopened(disk)
+    last = max(offset for offset in KEPT if offset < log._segments.all[0].end[1])
+    with pytest.raises(CorruptError):
+        log.entry_at(last)
+    log.give_up(last)
+    assert offsets(log) == [
+        offset for offset in left(log, log._segments.all[0].end[1]) if offset != last
+    ]
+
+
+@pytest.mark.parametrize("clean_stop", [True, False])
+def test_a_missing_segment_after_a_cleaned_one_costs_no_other(
+    clean_stop: bool, batches: bool
+) -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    fill(log, batches=batches)
+    closed = log.closed()
+    cleaning = log.clean(closed[:2])
+    cleaning.write()
+    store.flush()
+    cleaning.swap()
+    log.remove_replaced()
+    if clean_stop:
+        store.close()
+    missing = closed[2]
+    disk.remove(missing.log_path)
+    for _ in range(2):
+        store, log = reopened(disk)
+        store.check()
+        assert log.max_offset == COUNT
+        assert offsets(log, missing.end[1]) == list(range(missing.end[1], COUNT))
+        for offset in range(missing.base_offset, missing.end[1]):
+            with pytest.raises(CorruptError):
+                log.entry_at(offset)
+        disk = disk.copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -17,12 +18,13 @@ from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 from steelyard.config import StoreConfig
 from steelyard.driver.disk import LiveDisk
 from steelyard.errors import CorruptError, DiskFullError, StorageError
+from steelyard.store.check import DAMAGE, CheckFinding, check
 from steelyard.store.disk import Disk
-from steelyard.store.files import OPEN_FILES_MAX
+from steelyard.store.files import OPEN_FILES_MAX, Files
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
 from steelyard.store.store import (
     BUFFERED_ROWS_MAX,
@@ -250,24 +252,128 @@ def test_a_flipped_bit_where_the_index_was_lost_is_found_unless_nothing_guards_i
             log.read(1, 9, 10_000)
 
 
-def test_a_gap_between_segments_ends_the_log() -> None:
-    disk = MemoryDisk()
+def readable(log: Log) -> dict[int, bytes]:
+    """The entries of a log that can be read, by offset."""
+    found = {}
+    for offset in range(log.min_offset, log.max_offset):
+        with suppress(CorruptError):
+            found[offset] = log.entry_at(offset)
+    return found
+
+
+def filled_log(disk: MemoryDisk) -> tuple[Store, Log, dict[int, bytes], list[str]]:
+    """Five segments of ten entries, which are on the disk, and the paths of the segments."""
     store, _ = opened(disk)
     log = store.create_log("orders", 0)
-    written = [put(log, b"b" * 100) for _ in range(50)]
+    written = {number: put(log, b"b" * 100) for number in range(50)}
     store.flush()
-    paths = sorted(sizes(disk, ".log"))
-    assert len(paths) > 3
-    disk.files[paths[1]].truncate(disk.files[paths[1]].size() - 1)
-    after = sum(disk.files[path].size() for path in paths[2:])
+    return store, log, written, sorted(sizes(disk, ".log"))
+
+
+def cut(disk: MemoryDisk, path: str, size: int) -> None:
+    """Leave so many bytes of a file; from its end if negative, none of the file with -1,000."""
+    if size == -1_000:
+        disk.remove(path)
+    else:
+        disk.files[path].truncate(size if size >= 0 else disk.files[path].size() + size)
+
+
+@pytest.mark.parametrize(
+    ("size", "first_lost"),
+    [(-1, 29), (200, 21), (0, 20), (-1_000, 20)],
+    ids=["a byte", "all but a little", "everything", "the file"],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_missing_of_a_segment_costs_no_other(
+    size: int, first_lost: int, clean: bool
+) -> None:
+    disk = MemoryDisk()
+    store, log, written, paths = filled_log(disk)
+    if clean:
+        store.close()
+    lost = set(range(first_lost, 30))
+    cut(disk, paths[2], size)
+    (finding,) = [
+        item
+        for item in check(Files(disk))
+        if isinstance(item, CheckFinding) and item.severity == DAMAGE
+    ]
+    assert set(range(finding.offset, finding.offset + finding.count)) == lost
+    for _ in range(3):
+        store, recovery = opened(disk)
+        log = found(store, "orders", 0)
+        assert recovery.bytes_cut == 0
+        assert readable(log) == {
+            offset: entry for offset, entry in written.items() if offset not in lost
+        }
+        if clean:
+            with pytest.raises(CorruptError):
+                log.read(first_lost, 20, 10_000)
+        else:
+            assert log.read(first_lost, 20, 10_000).next_offset == 30
+        store.check()
+        disk = disk.copy()
+    put(log)
+    assert log.max_offset == 51
+
+
+def test_a_gap_may_be_larger_than_a_row_can_describe(tmp_path: Path) -> None:
+    disk = LiveDisk(str(tmp_path))
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    first = put(log)
+    later = build(log, b"later", skip=8, skip_bytes=5 << 30)
+    name = f"{log.end[0] + (5 << 30):020}-{9:020}.log"
+    store.flush()
+    disk.close()
+    (tmp_path / log.folder / name).write_bytes(later)
+    for _ in range(2):
+        disk = LiveDisk(str(tmp_path))
+        store, _ = opened(disk)
+        log = found(store, "orders", 0)
+        assert readable(log) == {0: first, 9: later}
+        store.close()
+        disk.close()
+
+
+def test_segments_without_entries_after_a_gap_are_cut() -> None:
+    """Nothing of them had reached the disk when the power failed, nor of the end of the one before."""
+    disk = MemoryDisk()
+    _, _, written, paths = filled_log(disk)
+    disk.files[paths[2]].truncate(disk.files[paths[2]].size() - 1)
+    disk.files[paths[3]].truncate(50)
+    disk.files[paths[4]].truncate(0)
     store, recovery = opened(disk)
     (report,) = recovery.repaired
-    assert report.segments_cut == len(paths) - 2
-    assert report.bytes_cut == after + len(written[0]) - 1
+    assert (report.segments_cut, report.damaged) == (2, 0)
     log = found(store, "orders", 0)
-    assert [log.entry_at(offset) for offset in range(log.max_offset)] == written[: report.entries]
+    assert readable(log) == {offset: written[offset] for offset in range(29)}
     put(log)
     store.check()
+
+
+def test_a_segment_far_beyond_the_log_is_no_part_of_it() -> None:
+    disk = MemoryDisk()
+    _, log, written, paths = filled_log(disk)
+    disk.files[f"{log.folder}/{1 << 40:020}-{1 << 50:020}.log"] = disk.copy().files[paths[0]]
+    store, _ = opened(disk)
+    assert readable(found(store, "orders", 0)) == written
+
+
+def test_a_kill_while_the_rows_of_a_gap_are_written_leaves_the_same_gap() -> None:
+    disk = MemoryDisk()
+    store, _, written, paths = filled_log(disk)
+    disk.remove(paths[2])
+    kept = {offset: entry for offset, entry in written.items() if not 20 <= offset < 30}
+    for bytes_left in range(0, 12 * ROW_BYTES, 5):
+        other = disk.copy()
+        other.kill_after_bytes = bytes_left
+        with suppress(Killed):
+            opened(other)
+        other = other.copy()
+        store, _ = opened(other)
+        assert readable(found(store, "orders", 0)) == kept
+        store.check()
 
 
 def test_a_lost_index_file_of_an_old_segment_is_made_again() -> None:

@@ -144,13 +144,15 @@ class CleanedSegment(Segment):
     # -- repair ----------------------------------------------------------------------------------
 
     def recover(self) -> SegmentRepair:
-        """Make the index anew if it does not end where the log ends."""
+        """Make the index anew if it ends before the log does."""
         number = self.runs.count - 1
         last = self.runs.raw(number) if number >= 0 else None
         end = self.base_position if last is None else last.place[0] + last.place[1]
         self.fresh = self.end[0]
-        if (number >= 0 and last is None) or end == self.end[0]:
-            return SegmentRepair()  # a damaged run is mended when it is read
+        if (number >= 0 and last is None) or end >= self.end[0]:
+            # A damaged run is mended when it is read. What is missing of the log is refused then:
+            # an index made anew would say that compaction had removed it.
+            return SegmentRepair()
         files = self.files
         files.remove(self.index_path)
         files.create(self.index_path)

@@ -8,6 +8,8 @@
     hole        unwritten bytes before whole entries, from a power cut: readers skip it
                 (`index.GIVEN_UP`)
 
+What is missing before the next segment is one of the last two, too: the file is extended by zeros.
+
 The rows up to the last that describes an entry are trusted here; each is verified when it is used.
 The log after them is read. If a batch's rows are lost, so is its append time: it is then assumed to
 be its largest timestamp, or the store time of the entry before it if that is later, but not in the
@@ -17,14 +19,26 @@ future.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from steelyard.errors import StorageError
 from steelyard.store import batch as batches
 from steelyard.store import index, links
 from steelyard.store.index import ROW_BYTES, pack_row
 from steelyard.store.mending import put_right
 from steelyard.store.recovery import SegmentRepair
-from steelyard.store.scanning import ScannedEntry, find_next, looks_unwritten, scan
+from steelyard.store.scanning import (
+    SECTOR_BYTES,
+    ScannedEntry,
+    begins_unwritten,
+    ends_unwritten,
+    entry_beyond,
+    find_next,
+    is_ahead,
+    looks_unwritten,
+    scan,
+)
 
 if TYPE_CHECKING:
     from steelyard.store.segment import Segment
@@ -32,6 +46,10 @@ if TYPE_CHECKING:
 _OLD_ROW = struct.Struct(">qiq")
 """A row of format 1."""
 _BACK_ROWS = 1_024
+_HOLE_ROWS = 65_536
+"""Rows of a hole that are made at once."""
+_HOLE_BYTES_MAX = (1 << 31) - 1
+"""Most bytes that a row can describe; those of a larger hole describe its end."""
 
 Place = tuple[int, int]
 """Position and offset."""
@@ -126,7 +144,7 @@ class Repair:
         segment = self._segment
         position, size, tag_code, link = index.ROW.unpack(packed)
         if index.is_hole(tag_code):
-            return True
+            return not self._is_cut_hole((position + size, segment.base_offset + count))
         data = segment.read(position, size)
         last = segment.base_offset + count - 1
         is_batch = batches.is_batch(tag_code)
@@ -147,6 +165,15 @@ class Repair:
             return False
         self._last_is_damaged = True
         return True
+
+    def _is_cut_hole(self, end: Place) -> bool:
+        """Return whether a kill interrupted the rows of a hole whose rows end there for now."""
+        position, offset = end
+        if self._following is not None and position == self._following[0]:
+            return offset < self._following[1]
+        read, address_of = self._segment.read, self._segment.origin.address_of
+        found = entry_beyond(read, address_of, position, offset - 1, self._file_end)
+        return found is not None and found.offset > offset
 
     def _may_begin(self, first: int, rows_from: int) -> bool:
         """Return whether a batch's intact rows begin at `rows_from`, those before are damaged."""
@@ -230,27 +257,41 @@ class Repair:
         """
         segment = self._segment
         position, offset = segment.end
-        if position == self._file_end:
-            return False
         address_of = segment.origin.address_of
         found = find_next(segment.read, address_of, position, offset, self._file_end)
         if found is not None:
             stop = found.position, found.offset
-        elif (
-            self._following is not None
-            and self._following[0] == self._file_end
-            and self._following[1] > offset
-        ):
+        elif self._following is not None and is_ahead((position, offset), self._following):
             stop = self._following
         else:
             return False
-        data = segment.read(position, stop[0] - position)
-        unwritten = not self._was_stopped and looks_unwritten(data, segment.size)
+        is_missing = stop[0] > self._file_end
+        if is_missing:
+            segment.files.truncate(segment.log_path, stop[0] - segment.base_position)
+            self._file_end = stop[0]
+        size = stop[0] - position
+        unwritten = not self._was_stopped and (is_missing or self._is_unwritten(position, size))
         kind = index.GIVEN_UP if unwritten else index.DAMAGED
+        described = min(size, _HOLE_BYTES_MAX)
         tag_code = index.hole_tag(kind, self._newest)
+        row = pack_row(stop[0] - described, described, tag_code, 0)
         segment.link = 0
-        self._add(pack_row(position, len(data), tag_code, 0) * (stop[1] - offset), len(data))
+        for number in range(offset, stop[1], _HOLE_ROWS):
+            self._add(row * min(_HOLE_ROWS, stop[1] - number), 0)
+        segment.size += size
+        if is_missing:
+            with suppress(StorageError):  # otherwise the zeros count as damage the next time
+                segment.index.flush()
         if not unwritten:
             self._damaged += 1
         segment.corrupt(offset)
         return found is not None
+
+    def _is_unwritten(self, position: int, size: int) -> bool:
+        """Return whether these bytes look as `looks_unwritten` says."""
+        segment, end = self._segment, position + size
+        edge = min(size, 2 * SECTOR_BYTES)
+        begin = segment.read(position, edge)
+        if begins_unwritten(begin, position - segment.base_position):
+            return True
+        return ends_unwritten(segment.read(end - edge, edge), end - segment.base_position)

@@ -33,6 +33,10 @@ The leader epoch is 0 or -1, a batch's magic 2.
 """
 
 
+Place = tuple[int, int]
+"""Position and offset."""
+
+
 class ScannedEntry(msgspec.Struct, frozen=True, gc=False):
     """A whole entry.
 
@@ -87,7 +91,7 @@ def find_next(
     start = position
     for size in (entries.size_of(head), batches.size_at(head) if len(head) >= 12 else 0):
         if 0 < size < end - position:
-            found = _at(read, address_of, position + size, start, offset, end)
+            found = _at(read, address_of, position + size, (start, offset), end)
             if found is not None:
                 return found
     position += 1
@@ -95,11 +99,18 @@ def find_next(
         piece = read(position, min(SCAN_BYTES + batches.HEAD_BYTES, end - position))
         for match in _HEADS.finditer(piece):
             if match.start() < SCAN_BYTES:
-                found = _at(read, address_of, position + match.start(), start, offset, end)
+                found = _at(read, address_of, position + match.start(), (start, offset), end)
                 if found is not None:
                     return found
         position += SCAN_BYTES
     return None
+
+
+def entry_beyond(
+    read: Read, address_of: Address, position: int, offset: int, end: int
+) -> ScannedEntry | None:
+    """The whole entry at a position if its offset is beyond this one and possible there."""
+    return _at(read, address_of, position, (position, offset), end)
 
 
 def scan_left(read: Read, position: int, offset: int, end: int) -> Iterator[ScannedEntry]:
@@ -161,17 +172,33 @@ def looks_unwritten(data: bytes, position: int) -> bool:
     `position`: where they are in the file. A sector shared with other bytes counts as far as it is
     theirs if that is at least TELLING_BYTES, otherwise together with the next one.
     """
+    return begins_unwritten(data, position) or ends_unwritten(data, position + len(data))
+
+
+def begins_unwritten(data: bytes, position: int) -> bool:
+    """As `looks_unwritten`, of the beginning at a position; two sectors of it are enough."""
     first = -position % SECTOR_BYTES
-    last = (position + len(data)) % SECTOR_BYTES
     first += SECTOR_BYTES if first < TELLING_BYTES else 0
+    return not any(data[:first])
+
+
+def ends_unwritten(data: bytes, end: int) -> bool:
+    """As `looks_unwritten`, of what ends at a position; two sectors of it are enough."""
+    last = end % SECTOR_BYTES
     last += SECTOR_BYTES if last < TELLING_BYTES else 0
-    return not any(data[:first]) or not any(data[-last:])
+    return not any(data[-last:])
+
+
+def is_ahead(place: Place, other: Place) -> bool:
+    """Return whether `other` can be the place of an entry behind one at `place`."""
+    room = other[0] - place[0]
+    return room >= 0 and 0 < other[1] - place[1] <= room + batches.COUNT_MAX
 
 
 def _at(
-    read: Read, address_of: Address, position: int, start: int, offset: int, end: int
+    read: Read, address_of: Address, position: int, damaged: Place, end: int
 ) -> ScannedEntry | None:
-    """Return the whole entry at a position if its offset is beyond `offset` and possible there."""
+    """Return the whole entry at a position if it can be one behind a damaged one."""
     head = read(position, min(batches.HEAD_BYTES, end - position))
     if len(head) < batches.HEAD_BYTES:
         return None
@@ -183,10 +210,7 @@ def _at(
         if place[1] != address:
             return None
     size, is_batch = _entry_at(head, 0, *place)
-    if (
-        not offset < place[0] <= offset + position - start + batches.COUNT_MAX
-        or not 0 < size <= end - position
-    ):
+    if not is_ahead(damaged, (position, place[0])) or not 0 < size <= end - position:
         return None
     return _whole(read(position, size), 0, size, is_batch, place, position)
 

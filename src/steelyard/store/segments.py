@@ -15,6 +15,7 @@ from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.repair import Repair
 from steelyard.store.runs import RUN_BYTES
+from steelyard.store.scanning import find_next, is_ahead, scan
 from steelyard.store.segment import Origin, Segment
 from steelyard.store.segment_names import (
     INDEX_SUFFIXES,
@@ -254,14 +255,17 @@ class Segments:
 
         `end`: as in `Log.recover`.
 
-        Segments before the last are taken over unchanged if their sizes fit the next one; from the
-        first that does not, all are cut.
+        Segments before the last are taken over unchanged if their sizes fit the next one. What is
+        missing before a segment with entries becomes offsets that are not readable (`repair`);
+        segments without entries after such a gap are cut.
         """
         names = self._segment_names()
         repairs: list[SegmentRepair] = []
         segments_cut = 0
         for number, name in enumerate(names):
             segment = self._found(name)
+            if self.all and self._lacks(self.all[-1], names[number:]):
+                repairs.append(self._bridge(now, name[:2], was_stopped=end is not None))
             if self.all and not _follows(self.all[-1], name):
                 segments_cut += 1
                 repairs.append(SegmentRepair(bytes_cut=segment.size))
@@ -273,9 +277,8 @@ class Segments:
             if isinstance(segment, CleanedSegment):
                 repairs.append(segment.recover())
                 continue
-            is_last = number + 1 == len(names)
-            following = end if is_last else names[number + 1][:2]
-            if is_last or segment.end != following:
+            following = self._following(segment, names[number + 1 :], end)
+            if number + 1 == len(names) or segment.end != following:
                 repair = Repair(segment, newest, now, following, was_stopped=end is not None)
                 repairs.append(repair.run())
         total = SegmentRepair(
@@ -285,6 +288,44 @@ class Segments:
             sum(item.damaged for item in repairs),
         )
         return total, segments_cut
+
+    def _following(
+        self, segment: Segment, later: list[SegmentName], end: Place | None
+    ) -> Place | None:
+        """Return where the log goes on after a segment with the sizes of its files.
+
+        None if that is unknown, or not to be bridged: if nothing of what follows was on the disk
+        when the power failed, as little of the segment's end may have been.
+        """
+        if not later:
+            return end if end is not None and end[0] == segment.end[0] else None
+        following = later[0][:2]
+        is_short = segment.end[0] < following[0]
+        return None if is_short and not any(map(self._has_entries, later)) else following
+
+    def _lacks(self, cleaned: Segment, later: list[SegmentName]) -> bool:
+        """Return whether a segment is missing between a cleaned one and those with entries."""
+        return (
+            isinstance(cleaned, CleanedSegment)
+            and is_ahead(cleaned.end, later[0][:2])
+            and any(map(self._has_entries, later))
+        )
+
+    def _bridge(self, now: int, following: Place, *, was_stopped: bool) -> SegmentRepair:
+        """Add a segment of offsets that are not readable, up to where the log goes on."""
+        last = self.all[-1]
+        bridge = self._begin(last.end)
+        repair = Repair(bridge, last.newest(), now, following, was_stopped=was_stopped)
+        return repair.run()
+
+    def _has_entries(self, name: SegmentName) -> bool:
+        """Return whether a segment has a whole entry."""
+        segment = self._found(name)
+        if name.round or not segment.size:
+            return segment.size > 0
+        read, address_of, stop = segment.peek, self._origin.address_of, segment.end[0]
+        first = next(scan(read, address_of, *name[:2], stop), None)
+        return first is not None or find_next(read, address_of, *name[:2], stop) is not None
 
     def _segment_names(self) -> list[SegmentName]:
         """Return the segments of the folder, after removing what does not count.
