@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ from steelyard.store.files import OPEN_FILES_MAX, Files
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig
-from steelyard.store.memory import Killed, MemoryDisk
+from steelyard.store.memory import Killed, MemoryDisk, MemoryFile
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
 from steelyard.store.store import (
     BUFFERED_ROWS_MAX,
@@ -134,6 +135,53 @@ def test_a_topic_that_cannot_be_deleted_stays_what_it_was() -> None:
     store.delete_topic("orders")
     store, _ = opened(disk)
     assert store.topics() == []
+
+
+class Refusing(MemoryDisk):
+    """Tables take half of a write, and cannot be cut afterwards, while the disk is `broken`."""
+
+    broken = False
+
+    def open(self, path: str) -> MemoryFile:
+        if path not in self.files:
+            super().open(path)
+            self.files[path] = RefusingFile(self)
+        return self.files[path]
+
+
+class RefusingFile(MemoryFile):
+    def write(self, position: int, data: bytes) -> None:
+        broken = isinstance(self._disk, Refusing) and self._disk.broken
+        super().write(position, data[:-1] if broken else data)
+        if broken:
+            raise OSError(errno.EIO, "no")
+
+    def truncate(self, size: int) -> None:
+        if isinstance(self._disk, Refusing) and self._disk.broken:
+            raise OSError(errno.EIO, "no")
+        super().truncate(size)
+
+
+def test_a_deletion_that_the_disk_refused_is_not_completed_later() -> None:
+    """Part of its write stays in the file until the disk can cut it: at the latest with the next flush that works."""
+    disk = Refusing()
+    store, _ = opened(disk)
+    for queue_id in range(3):
+        put(store.create_log("orders", queue_id))
+    store.take_dirty().sync()
+    disk.broken = True
+    with pytest.raises(StorageError):
+        store.delete_topic("orders")
+    assert store.dirty()
+    store.take_dirty().sync()
+    disk.broken = False
+    assert store.dirty()
+    written = put(found(store, "orders", 0))
+    store.take_dirty().sync()
+    assert not store.dirty()
+    store, _ = opened(disk.copy())
+    assert found(store, "orders", 0).entry_at(1) == written
+    assert [log.max_offset for log in store.logs("orders")] == [2, 1, 1]
 
 
 def test_a_kill_while_a_topic_is_deleted_is_made_good_at_the_next_start() -> None:

@@ -68,8 +68,8 @@ class Unsynced(msgspec.Struct, frozen=True):
 class Files:
     """Access to files by path, with StorageError and DiskFullError in place of the disk's errors.
 
-    A partial write is undone: the file is truncated to where the write began, at once or before the
-    next write to it.
+    A partial write is undone: the file is truncated to where the write began. If the disk refuses
+    even that, it is tried again before the next write to the file and whenever changes are synced.
     """
 
     def __init__(self, disk: Disk, open_max: int = OPEN_FILES_MAX) -> None:
@@ -119,7 +119,7 @@ class Files:
             file.write(position, data)
         except (OSError, StorageError) as error:
             self._torn[path] = position
-            with suppress(StorageError):  # the next write to this file tries again
+            with suppress(StorageError):  # it is tried again
                 self._mend(path)
             if isinstance(error, StorageError):
                 raise
@@ -251,22 +251,24 @@ class Files:
 
         Return False if one still cannot be.
         """
-        with suppress(StorageError):
-            for path in list(self._torn):
+        for path in list(self._torn):
+            with suppress(StorageError):
                 self._mend(path)
         return not self._torn
 
     # -- all files -------------------------------------------------------------------------------
 
     def dirty(self) -> bool:
-        """Return whether anything may not be on disk yet."""
-        return bool(self._unsynced or self._unsynced_folders)
+        """Return whether anything may not be on disk yet, or has to be undone there."""
+        return bool(self._unsynced or self._unsynced_folders or self._torn)
 
     def take(self, *, again: bool = False) -> Unsynced:
         """Return what is unsynced, and leave syncing it to the caller.
 
         `again`: together with what was taken last, because syncing that may be still in progress.
         """
+        # A kill must not find part of a write that was refused, such as of a topic's deletion.
+        self.mend()
         paths, folders = self._unsynced, self._unsynced_folders
         if again:
             paths, folders = paths | self._taken[0], folders | self._taken[1]
