@@ -78,6 +78,16 @@ def test_after_a_kill_a_torn_write_is_a_note(whole: MemoryDisk) -> None:
     assert finding.position + finding.size == len(data)
 
 
+def test_after_a_clean_stop_the_end_of_a_table_is_reported_as_lost(whole: MemoryDisk) -> None:
+    disk = whole.copy()
+    del disk.files["tables/offsets.table"].data[-3:]
+    (finding,) = checked(disk)[0]
+    assert (finding.severity, finding.path) == (DAMAGE, "tables/offsets.table")
+    (deed,) = [deed for deed in repaired(disk) if deed.lost]
+    assert deed.path == "tables/offsets.table"
+    assert f"from byte {finding.position} on" in deed.lost
+
+
 def test_a_damaged_table_loses_the_damaged_record_only(whole: MemoryDisk, expected: Plain) -> None:
     disk = whole.copy()
     path = "tables/kafka_offsets.table"

@@ -462,6 +462,33 @@ def test_what_is_missing_of_a_cleaned_segment_is_refused(batches: bool) -> None:
     ]
 
 
+@pytest.mark.parametrize("garbage", ["zeros", "an entry", "anything"])
+def test_what_stands_behind_a_cleaned_segment_costs_no_entry(garbage: str, batches: bool) -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    fill(log, batches=batches)
+    last = log.entry_at(COUNT - 1)
+    cleaning = clean(log)
+    store.flush()
+    cleaning.swap()
+    log.remove_replaced()
+    at = offsets(log)
+    expected = [log.entry_at(offset) for offset in at]
+    store.close()
+    (path,) = (path for path in disk.files if path.endswith("-1.log"))
+    disk.files[path].data += {
+        "zeros": bytes(600),
+        "an entry": last,
+        "anything": Random(1).randbytes(99),
+    }[garbage]
+    for _ in range(2):
+        list(check(Files(disk)))
+        store, log = reopened(disk)
+        assert [log.entry_at(offset) for offset in at] == expected
+        store.check()
+
+
 @pytest.mark.parametrize("clean_stop", [True, False])
 def test_a_missing_segment_after_a_cleaned_one_costs_no_other(
     clean_stop: bool, batches: bool

@@ -241,13 +241,18 @@ class CleanedSegment(Segment):
     def _made(
         self, position: int, end: int, offset: int, stop: int, before: EntryRun | None = None
     ) -> Iterator[EntryRun]:
-        """Yield runs for what is in the log from `position` to `end`, with offsets below `stop`."""
+        """Yield runs for what is in the log from `position` to `end`, with offsets below `stop`.
+
+        What is behind the last of these offsets is left out.
+        """
         link = 0 if before is None else before.place[3]
         begin = self.origin.address_of(self.base_position)
         written = self.base_position - 1 if before is None else before.written
         newest = 0 if before is None else self._time_of(before)
         while position < end:
             for found in scan_left(self.read, position, offset, end):
+                if found.offset + found.count > stop:
+                    return  # nothing that compaction wrote
                 written += 1
                 if found.tag_code is None:
                     newest = max(newest, found.timestamp)
@@ -261,7 +266,7 @@ class CleanedSegment(Segment):
                 row = pack_row(found.position, found.size, tag_code, link)
                 yield EntryRun(found.offset, found.count, written, row)
                 position, offset = found.position + found.size, found.offset + found.count
-            if position >= end:
+            if position >= end or offset >= stop:
                 return
             later = find_left(self.read, position, offset, end)
             until, following = (end, stop) if later is None else (later.position, later.offset)

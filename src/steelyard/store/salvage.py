@@ -15,7 +15,7 @@ can be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 
@@ -53,8 +53,9 @@ def repair(files: Files, findings: Iterable[CheckFinding], label: str, now: int)
     for path in dict.fromkeys(item.path for item in found if item.part == check.INDEX):
         _move(files, path, aside)
         yield Deed(path, f"moved to {aside}/, rebuilt from the log")
+    damaged = {(item.path, item.position) for item in found if item.severity == check.DAMAGE}
     for path in dict.fromkeys(item.path for item in found if item.part == check.TABLE):
-        yield from _mend_table(files, path, aside)
+        yield from _mend_table(files, path, aside, damaged)
     yield from _mend_list(files, found, aside)
     for finding in found:
         if finding.part == check.FOLDER and finding.severity == check.DAMAGE:
@@ -88,8 +89,13 @@ def _keep_copy(files: Files, finding: CheckFinding, aside: str) -> Deed:
     return Deed(finding.path, f"a copy of byte {finding.position} and what follows is {path}")
 
 
-def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
-    """Rewrite the table without damaged records."""
+def _mend_table(
+    files: Files, path: str, aside: str, damaged: Set[tuple[str, int]]
+) -> Iterator[Deed]:
+    """Rewrite the table without damaged records.
+
+    `damaged`: paths and positions of damage. Other gaps are writes that were not finished.
+    """
     if not files.disk.exists(path):
         if path != log_list.PATH:
             yield Deed(path, "rebuilt when it is needed", "everything that it held")
@@ -99,7 +105,7 @@ def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
     lost: list[str] = []
     for item in decode(data):
         if isinstance(item, Gap):
-            lost.append(_lost(item))
+            lost.append(_lost(item) if (path, item.position) in damaged else "")
         else:
             whole.append(data[item.position : item.position + item.size])
     _write(files, f"{aside}/{path}", data)
@@ -114,7 +120,7 @@ def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
 
 def _lost(gap: Gap) -> str:
     if gap.torn:
-        return ""
+        return f"what was written from byte {gap.position} on: older values become current, or none"
     if gap.key:
         whose = f"the record at byte {gap.position}, which seems to set key {gap.key!r}"
         return f"{whose}: an older value becomes current, or none"
