@@ -237,6 +237,40 @@ def test_a_damaged_entry_whose_row_is_damaged_too_is_refused() -> None:
         assert log.entry_at(entries[3][0]) == entries[3][2]
 
 
+def test_damaged_rows_behind_a_damaged_entry_are_rebuilt() -> None:
+    """The entry is looked at to rebuild them, and they are not looked at to tell of the entry."""
+    for first in range(1, 8):
+        disk = MemoryDisk()
+        store, _ = opened(disk, StoreConfig(index_flush_rows=1))
+        log = store.create_log("orders", 0)
+        written = []
+        for number in range(12):
+            entry = build(log, b"%d" % number * 9)
+            log.append(entry, 0, NOW)
+            written.append(entry)
+        position = log.address_at(first) & 0xFFFFFFFF
+        store.close()
+        (log_path,) = (path for path in disk.files if path.endswith(".log"))
+        (rows_path,) = (path for path in disk.files if path.endswith(".rows"))
+        disk.files[log_path].data[position + 90] ^= 1
+        rows = slice((first + 1) * ROW_BYTES, (first + 4) * ROW_BYTES)
+        disk.files[rows_path].data[rows] = bytes(3 * ROW_BYTES)
+        found = [
+            stretch for stretch in verify_log(Files(disk.copy()), log.folder) if stretch.problem
+        ]
+        assert [(stretch.part, stretch.offset, stretch.count) for stretch in found] == [
+            (LOG, first, 1),
+            (ROWS, first + 1, 3),
+        ]
+        log = the_log(opened(disk)[0])
+        for offset, entry in enumerate(written):
+            if offset == first:
+                with pytest.raises(CorruptError):
+                    log.entry_at(offset)
+            else:
+                assert log.entry_at(offset) == entry
+
+
 def test_a_batch_whose_base_offset_size_or_epoch_flipped_is_not_lent() -> None:
     """The batch's own checksum does not cover these."""
     whole = MemoryDisk()

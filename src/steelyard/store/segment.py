@@ -257,7 +257,10 @@ class Segment:
     def corrupt(self, offset: int) -> CorruptError:
         """Return the error for a damaged entry with this first offset, and note the damage."""
         position, size, tag_code, _ = self.row(offset)
-        first, last = self.first_of(offset), self.last_of(offset)
+        first = last = offset
+        if batches.is_batch(tag_code) or index.is_hole(tag_code):
+            first, last = self.first_of(offset), self.last_of(offset)
+        # Of a record no rows behind it are read: they may be about to be rebuilt from it.
         within = position - self.base_position
         origin = self.origin
         problem = "it is not what was written"
