@@ -162,8 +162,9 @@ class RefusingFile(MemoryFile):
         super().truncate(size)
 
 
-def test_a_deletion_that_the_disk_refused_is_not_completed_later() -> None:
-    """Part of its write stays in the file until the disk can cut it: at the latest with the next flush that works."""
+@pytest.mark.parametrize("flush", [False, True])
+def test_a_deletion_that_the_disk_refused_is_not_completed_later(flush: bool) -> None:
+    """Part of its write stays in the file until the disk can cut it, which is tried with every write and flush."""
     disk = Refusing()
     store, _ = opened(disk)
     for queue_id in range(3):
@@ -176,9 +177,11 @@ def test_a_deletion_that_the_disk_refused_is_not_completed_later() -> None:
     store.take_dirty().sync()
     disk.broken = False
     assert store.dirty()
+    if flush:
+        store.take_dirty().sync()
+        assert not store.dirty()
+        assert [log.max_offset for log in opened(disk.copy())[0].logs("orders")] == [1, 1, 1]
     written = put(found(store, "orders", 0))
-    store.take_dirty().sync()
-    assert not store.dirty()
     store, _ = opened(disk.copy())
     assert found(store, "orders", 0).entry_at(1) == written
     assert [log.max_offset for log in store.logs("orders")] == [2, 1, 1]

@@ -69,7 +69,9 @@ class Files:
     """Access to files by path, with StorageError and DiskFullError in place of the disk's errors.
 
     A partial write is undone: the file is truncated to where the write began. If the disk refuses
-    even that, it is tried again before the next write to the file and whenever changes are synced.
+    even that, it is tried again before every other write and whenever changes are synced, because a
+    kill must not find part of what was refused, such as a topic's deletion. Only the next write to
+    the file itself waits for it.
     """
 
     def __init__(self, disk: Disk, open_max: int = OPEN_FILES_MAX) -> None:
@@ -110,7 +112,7 @@ class Files:
 
         `can_be_lost`: the file need not be synced, because recovery can rebuild it from others.
         """
-        if self._torn:
+        if self._torn and not self.mend():
             self._mend(path)
         file = self._file(path)
         if not can_be_lost:
@@ -267,7 +269,6 @@ class Files:
 
         `again`: together with what was taken last, because syncing that may be still in progress.
         """
-        # A kill must not find part of a write that was refused, such as of a topic's deletion.
         self.mend()
         paths, folders = self._unsynced, self._unsynced_folders
         if again:
