@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Iterator
 
 import pytest
 
 from steelyard.config import StoreConfig
-from steelyard.errors import CorruptError
+from steelyard.errors import CorruptError, StorageError
 from steelyard.store import batch as batches
-from steelyard.store import index
+from steelyard.store import index, salvage
+from steelyard.store.check import CheckFinding, check
 from steelyard.store.files import Files
 from steelyard.store.index import ROW_BYTES, are_sound, pack_row
 from steelyard.store.log import Log
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.store.spans import SPANS_MAX, Spans
 from steelyard.store.store import Store
 from steelyard.store.verify import LOG, ROWS, TAIL, Stretch, verify_log
@@ -517,3 +519,98 @@ def test_of_too_many_spans_the_shortest_is_forgotten() -> None:
     assert spans.covers(0, 50)
     assert spans.covers(100 * SPANS_MAX - 100, 100 * SPANS_MAX - 50)
     assert index.DAMAGED != batches.KIND != index.GIVEN_UP
+
+
+class WornFile(MemoryFile):
+    """A file with places that the disk cannot read."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__(disk)
+        self.bad: set[int] = set()
+
+    def read(self, position: int, size: int) -> bytes:
+        if any(position <= place < position + size for place in self.bad):
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(position, size)
+
+
+class WornDisk(MemoryDisk):
+    def open(self, path: str) -> MemoryFile:
+        if path not in self.files:
+            super().open(path)
+            self.files[path] = WornFile(self)
+        return self.files[path]
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_the_disk_cannot_read_is_found_and_given_up_like_other_damage(batches: bool) -> None:
+    disk = WornDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    written = []
+    for number in range(60):
+        if batches:
+            entry = build_kafka(log, [b"%d" % number * 9])
+            log.append_batch(entry, 1, NOW)
+        else:
+            entry = build(log, b"%d" % number * 9)
+            log.append(entry, 0, NOW)
+        written.append(entry)
+    segment = log._segments.at_offset(17)
+    file = disk.files[segment.log_path]
+    assert isinstance(file, WornFile)
+    file.bad.add(segment.row(17)[0] - segment.base_position + 70)
+    store.close()
+    store, _ = opened(disk)
+    log = the_log(store)
+
+    def read(offset: int) -> tuple[bytes, int]:
+        if batches:
+            run = log.read_run(offset, EVERYTHING)
+            return run.data, run.next_offset
+        tagged, found = (
+            log.read(offset, 32, EVERYTHING, frozenset((0,))),
+            log.read(offset, 32, EVERYTHING),
+        )
+        assert tagged.data == written[offset] or tagged.data == found.data
+        return found.data, found.next_offset
+
+    offset = segment.base_offset
+    while offset < 17:
+        data, next_offset = read(offset)
+        assert next_offset > offset
+        assert data == b"".join(written[offset:next_offset])
+        offset = next_offset
+    assert offset == 17
+    with pytest.raises(StorageError, match="Input/output error"):
+        read(17)
+    assert read(18)[0].startswith(written[18])
+    store.close()
+    findings = [item for item in check(Files(disk)) if isinstance(item, CheckFinding)]
+    assert [(item.severity, item.offset, item.count) for item in findings] == [("damage", 17, 1)]
+    deeds = list(salvage.repair(Files(disk), findings, "1", NOW))
+    assert [deed.lost for deed in deeds if deed.lost] == ["offset 17 of queue 0 of topic 'orders'"]
+    assert not [item for item in check(Files(disk)) if isinstance(item, CheckFinding)]
+    log = the_log(opened(disk)[0])
+    assert b"".join(data for _, data in read_everything(log)) == b"".join(
+        written[:17] + written[18:]
+    )
+
+
+def test_a_log_that_the_disk_cannot_read_hides_no_damage_of_others() -> None:
+    disk = WornDisk()
+    store, _ = opened(disk)
+    for name in ("a", "b", "c"):
+        log = store.create_log(name, 0)
+        for number in range(3):
+            log.append(build(log, b"%d" % number * 9), 0, NOW)
+    store.close()
+    first, second, _ = (file for path, file in sorted(disk.files.items()) if path.endswith(".log"))
+    assert isinstance(first, WornFile)
+    first.bad.update(range(first.size()))
+    second.data[90] ^= 1
+    findings = [item for item in check(Files(disk)) if isinstance(item, CheckFinding)]
+    assert {(item.severity, item.path.split("/")[1]) for item in findings} == {
+        ("damage", "a"),
+        ("damage", "b"),
+    }

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steelyard.errors import DamageError
+from steelyard.errors import DamageError, DescriptorsError, StorageError
 from steelyard.store import clean_stop, identity, log_list
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.segment_names import end_position
 from steelyard.store.table_records import Entry, Gap, decode
-from steelyard.store.verify import ROWS, verify_log
+from steelyard.store.verify import ROWS, Stretch, verify_log
 
 DAMAGE = "damage"
 """Severity: something was lost, or will not be served."""
@@ -185,7 +185,10 @@ def _check_log(
     counts: _Counts,
     end: tuple[int, int] | None,
 ) -> Iterator[CheckFinding | BytesRead]:
-    for stretch in verify_log(files, folder, end):
+    for stretch in _readable(verify_log(files, folder, end), folder):
+        if isinstance(stretch, CheckFinding):
+            yield stretch
+            continue
         yield BytesRead(stretch.path, stretch.size)
         if stretch.part == LOG:
             counts.messages += stretch.count
@@ -202,6 +205,16 @@ def _check_log(
                 stretch.offset,
                 stretch.count,
             )
+
+
+def _readable(stretches: Iterator[Stretch], folder: str) -> Iterator[Stretch | CheckFinding]:
+    """Yield the stretches of a log, and as the last one that the disk cannot read it."""
+    try:
+        yield from stretches
+    except DescriptorsError:
+        raise
+    except StorageError as error:
+        yield CheckFinding(DAMAGE, FOLDER, folder, f"could not be verified: {error}")
 
 
 def _without_deleted(

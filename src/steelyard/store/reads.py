@@ -5,8 +5,9 @@ its tag code in the index, so runs are found without looking at the log.
 
 Data is verified when it is read, a run of records in one call (see `links`). If a run fails, its
 entries are checked one by one: those before the first damaged one are returned, and the next read,
-which begins with it, raises CorruptError. Entries that operators gave up, or compaction removed,
-are skipped. A run ends where compaction removed some, unless its reader goes on across the gap.
+which begins with it, raises CorruptError. The same holds for what the disk cannot read, with
+StorageError. Entries that operators gave up, or compaction removed, are skipped. A run ends where
+compaction removed some, unless its reader goes on across the gap.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import chain, islice
 
 import msgspec
 
-from steelyard.errors import CorruptError
+from steelyard.errors import CorruptError, DescriptorsError, StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
@@ -88,9 +89,9 @@ class RunExtent(msgspec.Struct, frozen=True, gc=False):
     link: int
 
     def read(self) -> Run:
-        """Return the verified entries before the first damaged one.
+        """Return the verified entries before the first that is damaged or cannot be read.
 
-        Raises CorruptError, StorageError.
+        Raises CorruptError, StorageError if that is the first one.
         """
         segment, offset = self.segment, self.offset
         if not self.size:
@@ -101,7 +102,15 @@ class RunExtent(msgspec.Struct, frozen=True, gc=False):
         if before == _UNKNOWN:
             first = segment.first_of(offset)
             before = segment.link_before(first)
-        data = segment.peek(self.position, self.size)
+        try:
+            data = segment.peek(self.position, self.size)
+        except DescriptorsError:
+            raise
+        except StorageError:
+            half = find_run(segment, offset, self.next_offset, self.size // 2)
+            if half.size >= self.size:
+                raise
+            return half.read()
         check = links.are_batches if is_batch else links.is_record
         if len(data) == self.size and check(data, before, self.link):
             segment.verified.add(self.position, self.position + self.size)
@@ -151,7 +160,14 @@ def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_
         count = max(1, bisect_right(range(count), limit, key=partial(_end, rows)))
         position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
     size += position - begin
-    data = segment.peek(begin, size)
+    try:
+        data = segment.peek(begin, size)
+    except DescriptorsError:
+        raise
+    except StorageError:
+        if count == 1:
+            raise
+        return read_records(segment, offset, end, count // 2, bytes_max)
     if len(data) != size or not links.is_record(data, before, link):
         stop = _damaged(segment, offset, offset + count)
         if stop < offset + count:
@@ -223,7 +239,14 @@ def read_tagged(
             next_offset += 1
             if count == count_max:
                 break
-    return _tagged(segment, pieces, next_offset)
+    try:
+        return _tagged(segment, pieces, next_offset)
+    except (CorruptError, DescriptorsError):
+        raise
+    except StorageError:
+        if count == 1:
+            raise
+        return read_tagged(segment, offset, end, count // 2, bytes_max, tag_codes)
 
 
 def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Set
 import msgspec
 
 from steelyard.config import StoreConfig
+from steelyard.errors import StorageError
 from steelyard.store import check, clean_stop, identity, log_list
 from steelyard.store.check import CheckFinding
 from steelyard.store.files import Files
@@ -84,7 +85,10 @@ def disown(files: Files) -> Identity:
 
 def _keep_copy(files: Files, finding: CheckFinding, aside: str) -> Deed:
     path = f"{aside}/{finding.path}.{finding.position}"
-    data = files.read(finding.path, finding.position, min(finding.size, COPY_BYTES))
+    try:
+        data = files.read(finding.path, finding.position, min(finding.size, COPY_BYTES))
+    except StorageError as error:
+        return Deed(finding.path, f"there is no copy of byte {finding.position}: {error}")
     _write(files, path, data)
     return Deed(finding.path, f"a copy of byte {finding.position} and what follows is {path}")
 

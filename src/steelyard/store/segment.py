@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 from crc32c import crc32c
 
-from steelyard.errors import CorruptError, StorageError
+from steelyard.errors import CorruptError, DescriptorsError, StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
@@ -289,8 +289,8 @@ class Segment:
     def stored_at(self, offset: int) -> int:
         """Return the approximate store time of the entry that holds `offset`, in ms.
 
-        A record contains it, for a batch its row does. For a damaged record the time of an earlier
-        one is used.
+        A record contains it, for a batch its row does. For a damaged record, or one that the disk
+        cannot read, the time of an earlier one is used.
         """
         for each in range(offset, max(self.base_offset, offset - _NEIGHBOURS) - 1, -1):
             tag_code = self.row(each)[2]
@@ -298,7 +298,9 @@ class Segment:
                 return batches.appended_at(tag_code)
             try:
                 return entries.stored_at(self.entry(each))
-            except CorruptError:
+            except DescriptorsError:
+                raise
+            except StorageError:
                 continue
         return 0
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steelyard.errors import CorruptError
+from steelyard.errors import CorruptError, DescriptorsError, StorageError
 from steelyard.store.files import Files
 from steelyard.store.findings import Findings
 from steelyard.store.index import Buffers
@@ -57,8 +57,8 @@ def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) ->
     """Verify the log in `folder`: yield damage, and intact stretches of 1 MiB between it.
 
     `folder` is `logs/<topic>/<queue id>-<log id>`. `end`: position and offset recorded by a clean
-    stop; None after a kill, when the last bytes may be a torn write. Raises StorageError if the
-    disk cannot be read.
+    stop; None after a kill, when the last bytes may be a torn write. Entries that the disk cannot
+    read count as damaged. Raises StorageError if that prevents a recovery.
     """
     files = Files(Overlay(files.disk))
     findings = Findings()
@@ -84,17 +84,22 @@ def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) ->
     while offset < log.max_offset:
         extent = log.find_run(offset, PIECE_BYTES, log.max_offset, refuse=False)
         segment, stop = extent.segment, extent.next_offset
-        size = extent.size
+        size, problem = extent.size, ""
         if size:
             try:
                 run = extent.read()
                 stop, size = run.next_offset, len(run.data)
             except CorruptError as error:
                 stop, size = error.next_offset, 0
+            except DescriptorsError:
+                raise
+            except StorageError as error:
+                extent = log.find_run(offset, 0, log.max_offset, refuse=False)
+                stop, size, problem = extent.next_offset, extent.size, str(error)
         yield from _found(findings, known)
         if size:
             position = extent.position - segment.base_position
-            yield Stretch(segment.log_path, position, size, offset, stop - offset)
+            yield Stretch(segment.log_path, position, size, offset, stop - offset, problem)
         offset = stop
     files.close()
 
