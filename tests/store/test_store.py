@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.store.conftest import NOW, build, build_batch, opened, retain_log
+from tests.store.conftest import NOW, build, build_batch, build_kafka, opened, retain_log
 
 from steelyard.config import StoreConfig
 from steelyard.driver.disk import LiveDisk
@@ -409,6 +409,27 @@ def test_a_segment_far_beyond_the_log_is_no_part_of_it() -> None:
     disk.files[f"{log.folder}/{1 << 40:020}-{1 << 50:020}.log"] = disk.copy().files[paths[0]]
     store, _ = opened(disk)
     assert readable(found(store, "orders", 0)) == written
+
+
+def test_what_looks_like_an_entry_in_a_damaged_message_costs_no_other_segment() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    other = store.create_log("other", 0)
+    for _ in range(40):
+        put(other)
+    looks_like_one = build_kafka(other, [b"at offset 40"])
+    written = {number: put(log, looks_like_one + b"b" * 100) for number in range(50)}
+    store.flush()
+    paths = sorted(path for path in sizes(disk, ".log") if "orders" in path)
+    last = int(paths[2].split("-")[-1].removesuffix(".log")) - 1
+    disk.files[paths[1]].data[-len(written[0]) + 2] ^= 1
+    disk.remove(paths[1].replace(".log", ".rows"))
+    store, recovery = opened(disk)
+    assert recovery.bytes_cut == 0
+    assert readable(found(store, "orders", 0)) == {
+        at: entry for at, entry in written.items() if at != last
+    }
 
 
 def test_a_kill_while_the_rows_of_a_gap_are_written_leaves_the_same_gap() -> None:

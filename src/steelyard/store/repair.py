@@ -259,10 +259,13 @@ class Repair:
         position, offset = segment.end
         address_of = segment.origin.address_of
         found = find_next(segment.read, address_of, position, offset, self._file_end)
+        following = self._following
+        if found is not None and following is not None and found.offset >= following[1]:
+            found = None  # part of a message that looks like an entry
         if found is not None:
             stop = found.position, found.offset
-        elif self._following is not None and is_ahead((position, offset), self._following):
-            stop = self._following
+        elif following is not None and is_ahead((position, offset), following):
+            stop = following
         else:
             return False
         is_missing = stop[0] > self._file_end
