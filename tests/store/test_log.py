@@ -237,6 +237,30 @@ def test_a_segment_that_cannot_be_removed_costs_no_other(suffix: str) -> None:
     assert len(disk.list(again.folder)) == 2 * len(again._segments.all)
 
 
+class Crowded(MemoryDisk):
+    """A disk with room for so many files."""
+
+    files_max = 1_000
+
+    def open(self, path: str) -> MemoryFile:
+        if path not in self.files and len(self.files) >= self.files_max:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return super().open(path)
+
+
+def test_retention_frees_a_disk_that_has_no_room_for_another_file() -> None:
+    disk = Crowded()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    fill(log, 60)
+    store.flush_index()
+    disk.files_max = len(disk.files)
+    assert retain_log(log, NOW + 1_000_000, ms=1_000) == 60
+    assert (log.min_offset, log.max_offset) == (60, 60)
+    fill(log, 1)
+    log.check()
+
+
 def test_retention_drops_whole_old_segments_and_goes_on(disk: Disk) -> None:
     store, _ = opened(disk)
     log = store.create_log("orders", 0)

@@ -194,7 +194,10 @@ class Segments:
             self._files.sync_folder(self._folder)
             self.remove_replaced()
         if count and count == len(self.all):
+            # The others first: on a full disk they free the space that the new one needs.
+            self._remove(count - 1)
             self._begin(self.all[-1].end)
+            count = 1
         self._remove(count)
 
     def _remove(self, count: int) -> None:
