@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from steelyard.config import StoreConfig
 from steelyard.driver.disk import LiveDisk
 from steelyard.store.disk import Disk
 from steelyard.store.log import Log
-from steelyard.store.memory import MemoryDisk
+from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.store.recovery import Recovery
 from steelyard.store.store import Store
 from steelyard.wire.kafka.records import Record, write_batch
@@ -86,6 +87,32 @@ def retain_log(log: Log, now: int, ms: int = -1, size: int = -1) -> int:
         return log.retain(now)
     finally:
         log.configure(before)
+
+
+class WornFile(MemoryFile):
+    """A file with places that the disk cannot read."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__(disk)
+        self.bad: set[int] = set()
+
+    def read(self, position: int, size: int) -> bytes:
+        if any(position <= place < position + size for place in self.bad):
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(position, size)
+
+
+class WornDisk(MemoryDisk):
+    def open(self, path: str) -> MemoryFile:
+        if path not in self.files:
+            super().open(path)
+            self.files[path] = WornFile(self)
+        return self.files[path]
+
+    def wear(self, path: str, *places: int) -> None:
+        file = self.files[path]
+        assert isinstance(file, WornFile)
+        file.bad.update(places)
 
 
 @pytest.fixture(params=["memory", "real"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import random
 from collections.abc import Iterator
 
@@ -16,13 +15,13 @@ from steelyard.store.check import CheckFinding, check
 from steelyard.store.files import Files
 from steelyard.store.index import ROW_BYTES, are_sound, pack_row
 from steelyard.store.log import Log
-from steelyard.store.memory import MemoryDisk, MemoryFile
+from steelyard.store.memory import MemoryDisk
 from steelyard.store.spans import SPANS_MAX, Spans
 from steelyard.store.store import Store
 from steelyard.store.verify import LOG, ROWS, TAIL, Stretch, verify_log
 from steelyard.wire.remoting.flags import tag_code
 
-from .conftest import NOW, build, build_kafka, opened, retain_log
+from .conftest import NOW, WornDisk, build, build_kafka, opened, retain_log
 
 CONFIG = StoreConfig(segment_bytes=1_500, index_flush_rows=2, retention_ms=0)
 EVERYTHING = 1 << 30
@@ -521,27 +520,6 @@ def test_of_too_many_spans_the_shortest_is_forgotten() -> None:
     assert index.DAMAGED != batches.KIND != index.GIVEN_UP
 
 
-class WornFile(MemoryFile):
-    """A file with places that the disk cannot read."""
-
-    def __init__(self, disk: MemoryDisk) -> None:
-        super().__init__(disk)
-        self.bad: set[int] = set()
-
-    def read(self, position: int, size: int) -> bytes:
-        if any(position <= place < position + size for place in self.bad):
-            raise OSError(errno.EIO, "Input/output error")
-        return super().read(position, size)
-
-
-class WornDisk(MemoryDisk):
-    def open(self, path: str) -> MemoryFile:
-        if path not in self.files:
-            super().open(path)
-            self.files[path] = WornFile(self)
-        return self.files[path]
-
-
 @pytest.mark.parametrize("batches", [False, True])
 def test_what_the_disk_cannot_read_is_found_and_given_up_like_other_damage(batches: bool) -> None:
     disk = WornDisk()
@@ -557,9 +535,7 @@ def test_what_the_disk_cannot_read_is_found_and_given_up_like_other_damage(batch
             log.append(entry, 0, NOW)
         written.append(entry)
     segment = log._segments.at_offset(17)
-    file = disk.files[segment.log_path]
-    assert isinstance(file, WornFile)
-    file.bad.add(segment.row(17)[0] - segment.base_position + 70)
+    disk.wear(segment.log_path, segment.row(17)[0] - segment.base_position + 70)
     store.close()
     store, _ = opened(disk)
     log = the_log(store)
@@ -605,10 +581,9 @@ def test_a_log_that_the_disk_cannot_read_hides_no_damage_of_others() -> None:
         for number in range(3):
             log.append(build(log, b"%d" % number * 9), 0, NOW)
     store.close()
-    first, second, _ = (file for path, file in sorted(disk.files.items()) if path.endswith(".log"))
-    assert isinstance(first, WornFile)
-    first.bad.update(range(first.size()))
-    second.data[90] ^= 1
+    first, second, _ = sorted(path for path in disk.files if path.endswith(".log"))
+    disk.wear(first, *range(disk.files[first].size()))
+    disk.files[second].data[90] ^= 1
     findings = [item for item in check(Files(disk)) if isinstance(item, CheckFinding)]
     assert {(item.severity, item.path.split("/")[1]) for item in findings} == {
         ("damage", "a"),

@@ -10,6 +10,7 @@ from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import request as produce_request
 from tests.nodes.broker.kafka.test_produce import send
+from tests.store.conftest import WornDisk
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.nodes.broker.kafka.data import fetch as fetching
@@ -105,6 +106,29 @@ def test_batches_come_as_they_were_sent(rig: KafkaRig, version: int) -> None:
     assert offsets(part.records) == [2, 3], "the batch that holds the offset, whole"
     (part,) = parts(fetch(rig, request(4), version))
     assert (part.error_code, part.records, part.high_watermark) == (0, b"", 4)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_the_disk_cannot_read_is_an_error_of_storage_behind_what_it_can(restart: bool) -> None:
+    disk = WornDisk()
+    rig = KafkaRig(disk=disk)
+    rig.create_topic()
+    for _ in range(6):
+        send(rig, SMALL)
+    if restart:  # then nothing counts as verified
+        rig.restart()
+    log = rig.store.log(TOPIC, 0)
+    assert log is not None
+    disk.wear(log._segments.all[0].log_path, 3 * SIZE + 20)
+    offset = 0
+    while offset < 3:
+        (part,) = parts(fetch(rig, request(offset)))
+        assert part.error_code == 0
+        offset = offsets(part.records)[-1] + 1
+    (part,) = parts(fetch(rig, request(3)))
+    assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (part,) = parts(fetch(rig, request(4)))
+    assert offsets(part.records) == [4, 5]
 
 
 @pytest.mark.parametrize("version", range(13, 19))

@@ -249,11 +249,12 @@ class Reads:
                 if found is None or found[0]:
                     return found or (b"", offset)
                 offset = found[1]
-            elif extent.is_verified():
-                lent = extent.lend()
-                large = extent.size >= APART_MIN
-                return lent if large else lent.read(), extent.next_offset
+            elif extent.is_verified() and extent.size >= APART_MIN:
+                return extent.lend(), extent.next_offset
             else:
+                if extent.is_verified():
+                    with suppress(OSError):  # `read` takes as much as the disk can read
+                        return extent.lend().read(), extent.next_offset
                 run = extent.read()
                 return run.data, run.next_offset
         return b"", offset
