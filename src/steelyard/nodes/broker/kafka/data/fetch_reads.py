@@ -23,8 +23,8 @@ from steelyard.nodes.broker.kafka.data.partitions import (
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.turns import Steps
-from steelyard.store.entry import BATCHES
 from steelyard.store.address import is_before
+from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.types import Effort
 from steelyard.wire.kafka.errors import ErrorCode
