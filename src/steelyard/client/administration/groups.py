@@ -105,7 +105,7 @@ class Groups(KafkaGroups):
         """
         addresses = await self._chosen(cluster, broker)
         header = headers.DeleteSubscriptionGroupRequestHeader(
-            group_name=group, clean_offset=clean_offsets
+            group_name=group, clean_offset=clean_offsets, remove_offset=clean_offsets
         )
         for address in addresses:
             await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)

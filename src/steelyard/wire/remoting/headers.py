@@ -429,10 +429,13 @@ class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
-    """207 DELETE_SUBSCRIPTIONGROUP."""
+    """207 DELETE_SUBSCRIPTIONGROUP. Whether the offsets go as well has two names."""
 
     group_name: str
     clean_offset: bool = False
+    """From 5.0 on."""
+    remove_offset: bool = False
+    """The same in 4.9."""
 
 
 # -- nameserver ----------------------------------------------------------------------------------

@@ -157,6 +157,21 @@ def test_groups_are_configured_kept_and_forgotten(rig: Rig) -> None:
         assert rig.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, query).code == code
 
 
+@pytest.mark.parametrize("name", ["cleanOffset", "removeOffset"])
+def test_5x_and_49_ask_by_different_names_for_a_groups_offsets_to_go(rig: Rig, name: str) -> None:
+    link = rig.connect()
+    rig.send(link)
+    commit = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "commitOffset": 1}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    assert (
+        rig.ask(link, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g", name: "true"}).code
+        == 0
+    )
+    query = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "setZeroIfNotFound": "false"}
+    answer = rig.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, query)
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
 def test_settings_are_told_as_properties(rig: Rig) -> None:
     lines = rig.ask(rig.connect(), RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
     assert "brokerName=broker-a" in lines

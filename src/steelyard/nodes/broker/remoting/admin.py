@@ -213,7 +213,7 @@ class AdminHandlers:
     def delete_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
         self._groups.delete(header.group_name, now)
-        if header.clean_offset:
+        if header.clean_offset or header.remove_offset:
             self._committed.delete_group(header.group_name)
         return request.reply()
 
