@@ -513,6 +513,22 @@ def test_with_sync_flush_wait_false_is_answered_at_once() -> None:
     assert rig.send(rig.connect(), i="WAIT\x01false").code == 0
 
 
+@pytest.mark.parametrize("text", ["NOWAIT\x01false", "A\x01WAIT\x01false"])
+def test_with_sync_flush_no_property_of_the_application_is_taken_for_wait(text: str) -> None:
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.disk_answers = False
+    link = rig.connect()
+    single = rig.post(link, SEND, send_ext(i=text), b"1")
+    entry = BatchEntry(0, b"2", text.encode())
+    several = rig.post(link, BATCH, send_ext(m="true"), encode_batch([entry]))
+    assert rig.reply_to(link, single) is None
+    assert rig.reply_to(link, several) is None
+    for _ in range(2):
+        rig.answer_flushes()
+    assert rig.reply_to(link, single) is not None
+    assert rig.reply_to(link, several) is not None
+
+
 def test_with_async_flush_the_disk_is_asked_now_and_then(rig: Rig) -> None:
     rig.disk_answers = False
     rig.advance(1_000)

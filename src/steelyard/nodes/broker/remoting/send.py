@@ -64,6 +64,7 @@ _NO_DELAY = frozenset((None, "0"))
 _WAIT = f"{props.WAIT}\x01true\x02"
 _LATER_WAIT = f"\x02{_WAIT}"
 _NO_WAIT = f"{props.WAIT}\x01false\x02"
+_LATER_NO_WAIT = f"\x02{_NO_WAIT}"
 _CLUSTER = f"{props.CLUSTER}\x01"
 
 BATCH_AT_ONCE = 1_000
@@ -130,7 +131,7 @@ class Sends:
         properties = Properties(self._taken(header.properties))
         if self._needs_key(topic):
             _check_key(properties)
-        wait = _NO_WAIT not in properties.text
+        waits = _waits(properties.text)
         if _may_be_special(properties.text) or topic.startswith(RETRY_PREFIX):
             topic, queue_id, properties = self._special(header, queue_id, properties, now, effects)
         draft = Draft(
@@ -146,7 +147,7 @@ class Sends:
         answer = self._stored(request, asked, written.offset, self._id(written.address))
         if topic is not header.topic:
             answer = self._diverted(answer, topic, queue_id, properties, written, now, effects)
-        return self._durability.acknowledge(request, answer, effects) if wait else answer
+        return self._durability.acknowledge(request, answer, effects) if waits else answer
 
     def _send_batch(
         self, request: RemotingRequest, header: AnySend, now: int, effects: list[Effect]
@@ -170,7 +171,7 @@ class Sends:
         topic = header.topic
         needs_key = self._needs_key(topic)
         messages: list[BatchEntry] = []
-        wait = True
+        waits = True
         for entry in batch_entries(request.body):
             if messages and not len(messages) % STEP_READS:
                 now, effects = yield
@@ -180,8 +181,7 @@ class Sends:
                 if needs_key:
                     _check_key(properties)
                 _check_in_batch(properties)
-            if _NO_WAIT in text:
-                wait = False
+            waits = waits and _waits(text)
             messages.append(BatchEntry(entry.flag, entry.body, text.encode()))
         if not 0 < len(messages) <= self._batch_messages_max:
             remark = f"a batch of {len(messages)}: 1 to {self._batch_messages_max} are allowed"
@@ -207,7 +207,7 @@ class Sends:
                 offset = first
             addresses += added
         answer = self._stored(request, queue_id, offset, self._ids(addresses))
-        return self._durability.acknowledge(request, answer, effects) if wait else answer
+        return self._durability.acknowledge(request, answer, effects) if waits else answer
 
     def _id(self, address: int) -> str:
         """Return the offset id of a message at this address of this broker's logs."""
@@ -372,6 +372,11 @@ def _check_in_batch(properties: Properties) -> None:
         or found.get(props.TRAN_MSG) == "true"
     ):
         raise MessageError("a batch must not contain delayed or transactional messages")
+
+
+def _waits(properties: str) -> bool:
+    """Return whether the answer waits for the disk, if any does: the message has no WAIT=false."""
+    return not properties.startswith(_NO_WAIT) and _LATER_NO_WAIT not in properties
 
 
 def _may_be_special(properties: str) -> bool:
