@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 from tests.nodes.broker.conftest import Rig, pull_ext, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
-from steelyard.config import BrokerConfig, StoreConfig
+from steelyard.config import BrokerConfig, FlushMode, StoreConfig
 from steelyard.nodes.broker import durability, turns
 from steelyard.nodes.broker.remoting.send import STEP_WRITES
+from steelyard.nodes.broker.topics import SCHEDULE_TOPIC
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.wire.remoting import frame
@@ -363,6 +365,46 @@ def test_delayed_messages_survive_a_restart_and_come_once(rig: Rig) -> None:
     rig.restart()
     rig.advance(5_000)
     assert [view.body for view in rig.messages(TOPIC)] == [b"0", b"1", b"2"]
+
+
+def test_a_message_delayed_by_a_clock_that_was_ahead_comes_at_once_and_holds_up_no_other(
+    rig: Rig,
+) -> None:
+    rig.send(rig.connect(), b"first", i="DELAY\x011")
+    rig.now -= 3_600_000
+    rig.restart()
+    rig.send(rig.connect(), b"second", i="DELAY\x011")
+    rig.advance(0)
+    assert [view.body for view in rig.messages(TOPIC)] == [b"first"]
+    rig.advance(999)
+    assert len(rig.messages(TOPIC)) == 1
+    rig.advance(1)
+    assert [view.body for view in rig.messages(TOPIC)] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+@pytest.mark.parametrize(
+    "kept", [StoreConfig(retention_ms=1_000), StoreConfig(retention_bytes=500)], ids=["ms", "bytes"]
+)
+def test_retention_keeps_delayed_messages_until_they_were_delivered(
+    flush: FlushMode, kept: StoreConfig
+) -> None:
+    store = replace(kept, segment_bytes=500, retention_check_interval_ms=1_000)
+    rig = Rig(BrokerConfig(flush=flush, store=store))
+    link = rig.connect()
+    for number in range(10):
+        rig.send(link, b"%d" % number, i="DELAY\x015")
+    rig.advance(30_000)
+    rig.restart()
+    link = rig.connect()
+    for number in range(10):
+        rig.send(link, b"%d" % number, i="DELAY\x015")
+    rig.advance(70_000)
+    delivered, waited = rig.store.log(TOPIC, 0), rig.store.log(SCHEDULE_TOPIC, 4)
+    assert delivered is not None
+    assert waited is not None
+    assert delivered.max_offset == 20
+    assert waited.min_offset > 15
 
 
 @pytest.mark.parametrize("written_back", [(), ("tables/",)])

@@ -4,7 +4,10 @@ A delayed message is stored there with its real topic and queue in properties. W
 messages are due in the order they were stored, so one timer per level suffices. A message that is
 due is written to its real queue. The table `schedule` records how far each level has come, once the
 disk has what was delivered (with flush=async: after each batch): a crash before that delivers it
-again.
+again. Retention keeps what it may deliver.
+
+If the clock was ahead and the broker was restarted, messages that were stored then are delivered at
+once: they would hold up all of their level (`correctDeliverTimestamp`).
 Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.messageDelayLevel.
 """
 
@@ -80,10 +83,11 @@ class Schedule:
         log = self._store.log(SCHEDULE_TOPIC, level - 1)
         if log is None:
             return
+        self._pin(level)
         offset = max(self._offsets[level], log.min_offset)
         if offset < log.max_offset:
             try:
-                due = log.stored_at(offset) + SECONDS[level - 1] * 1000
+                due = _due_at(log, offset, level, now)
             except StorageError:  # it does not concern who has just stored a message
                 due = now + DISK_RETRY_MS
             self._armed.add(level)
@@ -97,7 +101,7 @@ class Schedule:
         offset = max(self._offsets[level], log.min_offset)
         stop = min(log.max_offset, offset + BATCH_MAX)
         try:
-            while offset < stop and log.stored_at(offset) + SECONDS[level - 1] * 1000 <= now:
+            while offset < stop and _due_at(log, offset, level, now) <= now:
                 entry = _read(log, offset)
                 if entry is not None:
                     self._deliver(entry, now, effects)
@@ -120,6 +124,13 @@ class Schedule:
         self._table.put_many(offsets.items())
         for key in ready:
             del self._unrecorded[key]
+            self._pin(key[1])
+
+    def _pin(self, level: int) -> None:
+        """Let retention delete the messages of a level that a restart would not deliver again."""
+        log = self._store.log(SCHEDULE_TOPIC, level - 1)
+        if log is not None:
+            log.pin(int(self._table.get(str(level)) or b"0"))
 
     def flushed(self) -> None:
         """Record what the disk has now; if the disk refuses, the next flush tries again."""
@@ -145,6 +156,13 @@ class Schedule:
             assert self._offsets[level] <= end
             if max(self._offsets[level], low) < end:
                 assert level in self._armed, f"nobody wakes level {level}"
+
+
+def _due_at(log: Log, offset: int, level: int, now: int) -> int:
+    """Return when a message of a level is due. Raises StorageError."""
+    delay_ms = SECONDS[level - 1] * 1000
+    due = log.stored_at(offset) + delay_ms
+    return due if due <= now + delay_ms else now
 
 
 def _read(log: Log, offset: int) -> bytes | None:
