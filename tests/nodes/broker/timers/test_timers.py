@@ -151,6 +151,16 @@ def test_a_message_of_a_deleted_topic_is_dropped_aloud(rig: Rig) -> None:
 # -- transactions ----------------------------------------------------------------------------------
 
 
+def test_no_message_of_a_client_is_taken_for_a_record_of_kafkas(rig: Rig) -> None:
+    link = rig.connect()
+    text = "steelyard.kafka\x011\x02TIMER_DELAY_MS\x011000"
+    assert rig.send(link, b"single", i=text).code == 0
+    more = {"steelyard.kafka": "1", "TIMER_DELAY_MS": "1000"}
+    assert end(rig, link, half(rig, link, "01", b"committed", **more)).code == 0
+    rig.advance(1_000)
+    assert (bodies(rig), bodies(rig, 2)) == ([b"single"], [b"committed"])
+
+
 def test_the_delay_of_a_transaction_counts_from_its_commit(rig: Rig) -> None:
     link = rig.connect()
     sent = half(rig, link, TIMER_DELAY_MS="1000")

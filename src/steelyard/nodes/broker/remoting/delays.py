@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.timers.due import due_of
-from steelyard.nodes.broker.timers.timers import DelayedMessages
+from steelyard.nodes.broker.timers.timers import KAFKA_RECORD, DelayedMessages
 from steelyard.nodes.broker.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting.properties import TIMER_PROPERTIES
@@ -34,7 +34,8 @@ class Delays:
     ) -> tuple[str, int, dict[str, str]]:
         """Return where to store a message that may be delayed, and its properties.
 
-        Call `stored` afterwards if that is another topic.
+        Call `stored` afterwards if that is another topic. The mark of Kafka's records is the
+        broker's own: with it, the body of a client's message would be taken for a record batch.
         """
         level = delay_level(properties)
         if level > 0:
@@ -44,6 +45,7 @@ class Delays:
         due = due_of(properties, now)
         if due is None:
             return topic, queue_id, properties
+        properties.pop(KAFKA_RECORD, None)
         return self._timers.divert(topic, queue_id, due, properties)
 
     def stored(
