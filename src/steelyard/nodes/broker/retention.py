@@ -6,7 +6,8 @@ listener, and hold for both dialects.
 
 - Every `retention_check_interval_ms`, segments past their retention are deleted, a thousand logs at
   a time.
-- Messages that wait to be delivered stay, whatever the settings say (`Log.pin`).
+- Messages that wait to be delivered stay, whatever the settings say (`Log.pin`). Transactions are
+  kept by age alone, lest an open one end because many others have come since.
 - Every second, the free space is checked. Above `disk_full_ratio`, producers of both dialects are
   refused until there is space again (RocketMQ: SERVICE_NOT_AVAILABLE; Kafka: KAFKA_STORAGE_ERROR,
   which clients retry). What the broker writes for itself continues: commits, transaction markers,
@@ -27,7 +28,7 @@ from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.nodes.broker.dynamic_configs import effective
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.topics import TopicConfigs, policies
+from steelyard.nodes.broker.topics import HALF_TOPIC, OP_TOPIC, TopicConfigs, policies
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig, usual
@@ -46,8 +47,11 @@ SPACE_INTERVAL_MS = 1_000
 def log_configs(topics: TopicConfigs, config: StoreConfig) -> Callable[[str], LogConfig]:
     """Return a function from a topic's name to the settings of its logs."""
     default = usual(config)
+    by_age = replace(default, retention_bytes=-1)
 
     def of(name: str) -> LogConfig:
+        if name in (HALF_TOPIC, OP_TOPIC):
+            return by_age
         topic = topics.get(name)
         if topic is None or not topic.attributes:
             return default

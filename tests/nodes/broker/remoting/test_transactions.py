@@ -339,6 +339,23 @@ def test_half_messages_past_their_retention_are_forgotten() -> None:
     rig.advance(60_000)
 
 
+def test_an_open_transaction_does_not_end_because_many_have_come_since() -> None:
+    store = StoreConfig(segment_bytes=500, retention_bytes=500, retention_check_interval_ms=500)
+    rig = Rig(BrokerConfig(store=store))
+    link = rig.connect()
+    sent = half(rig, link, "first")
+    for number in range(20):
+        assert end(rig, link, half(rig, link, str(number)), ROLLBACK).code == 0
+    rig.advance(1_000)
+    rig.restart()
+    link = rig.connect()
+    rig.beat(link, "p1", producer=PGROUP)
+    rig.advance(6_000)
+    assert [question.ext["msgId"] for _, question in questions(rig)] == ["first"]
+    assert end(rig, link, sent).code == 0
+    assert len(published(rig)) == 1
+
+
 def test_properties_too_long_for_the_number_of_the_question_are_asked_about_without_it(
     rig: Rig, link: int
 ) -> None:
