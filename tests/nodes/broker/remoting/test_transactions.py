@@ -356,6 +356,21 @@ def test_an_open_transaction_does_not_end_because_many_have_come_since() -> None
     assert len(published(rig)) == 1
 
 
+@pytest.mark.parametrize("seconds", ["0", "60"])
+@pytest.mark.parametrize("wait_ms", [0, 7_000])
+def test_a_transaction_of_a_clock_that_was_ahead_is_asked_about_soon(
+    rig: Rig, link: int, seconds: str, wait_ms: int
+) -> None:
+    half(rig, link, CHECK_IMMUNITY_TIME_IN_SECONDS=seconds)
+    rig.advance(wait_ms)
+    questions(rig)
+    rig.now -= 3_600_000
+    rig.restart()
+    rig.beat(rig.connect(), "p1", producer=PGROUP)
+    rig.advance(6_000)
+    assert [question.ext["msgId"] for _, question in questions(rig)] == ["01"]
+
+
 def test_properties_too_long_for_the_number_of_the_question_are_asked_about_without_it(
     rig: Rig, link: int
 ) -> None:

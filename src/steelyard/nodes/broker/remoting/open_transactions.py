@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -106,6 +106,18 @@ class OpenTransactions:
     def kept(self) -> list[int]:
         """Return the offsets of the transactions that have a row."""
         return list(self._kept)
+
+    def later_than(self, at: int) -> list[int]:
+        """Return the offsets of transactions to ask about after a time."""
+        return [offset for ask_at, offset in self._times if ask_at > at and offset in self]
+
+    def hasten(self, offsets: Collection[int], ask_at: int) -> None:
+        """Ask about these transactions at this time, which is earlier than before."""
+        if offsets:
+            self._times = [
+                (ask_at if offset in offsets else at, offset) for at, offset in self._times
+            ]
+            heapq.heapify(self._times)
 
     def begin(self, offset: int, ask_at: int, op_offset: int) -> None:
         """Note that a half message was stored. `op_offset`: the offset of the next operation."""

@@ -282,7 +282,7 @@ class Transactions:
             return None
         checks = self._open.checks(offset)
         immune_until = half.store_timestamp + self._immunity_ms(half)
-        if checks == 0 and now < immune_until:
+        if checks == 0 and half.store_timestamp <= now < immune_until:
             return Row(offset, 0, immune_until)
         if checks < self._config.transaction_check_max:
             return Row(offset, checks + 1, now + self._config.transaction_check_interval_ms)
@@ -349,7 +349,7 @@ class Transactions:
         first = max(self._open.half_offset, half_log.min_offset)
         timeout = self._config.transaction_timeout_ms
         rows = [
-            Row(offset, 0, half_log.stored_at(offset) + timeout)
+            Row(offset, 0, min(now, half_log.stored_at(offset)) + timeout)
             for offset in range(first, half_log.max_offset)
             if offset not in self._open and offset not in operations
         ]
@@ -360,6 +360,7 @@ class Transactions:
             half = self._half(offset)
             if half and self._operations.is_unfinished(operation, half.physical_offset):
                 self._owed[offset] = operation.outcome
+        self._ask_earlier(now)
         try:
             self._settle(now, effects)
         except StorageError as error:
@@ -367,6 +368,15 @@ class Transactions:
         else:
             self._keep_found(rows)
         self._arm(now, effects)
+
+    def _ask_earlier(self, now: int) -> None:
+        """Ask soon about transactions whose time was set by a clock that was ahead."""
+        early = set()
+        for offset in self._open.later_than(now + self._config.transaction_check_interval_ms):
+            half = self._half(offset)
+            if self._open.checks(offset) or (half and half.store_timestamp > now):
+                early.add(offset)
+        self._open.hasten(early, now + self._config.transaction_timeout_ms)
 
     def _keep_found(self, rows: list[Row]) -> None:
         """Write what a start has found open. Raises StorageError if the disk cannot be synced.
