@@ -6,8 +6,9 @@ due is written to its real queue. The table `schedule` records how far each leve
 disk has what was delivered (with flush=async: after each batch): a crash before that delivers it
 again. Retention keeps what it may deliver.
 
-If the clock was ahead and the broker was restarted, messages that were stored then are delivered at
-once: they would hold up all of their level (`correctDeliverTimestamp`).
+If the clock was set back before a restart, messages that seem to be stored in the future count as
+stored at the restart: else they would hold up all of their level. (RocketMQ delivers them at once,
+however little the clock was ahead: `correctDeliverTimestamp`.)
 Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.messageDelayLevel.
 """
 
@@ -56,12 +57,16 @@ class Schedule:
         self._unrecorded: dict[tuple[int, int], int] = {}
         """By mark of the disk and level: how far it has come, which the table does not say yet."""
         self._armed: set[int] = set()
+        self._started_at = 0
+        self._ends = dict.fromkeys(_LEVELS, 0)
+        """By level: its end at the start."""
 
     def start(self, now: int, effects: list[Effect]) -> None:
         """Set the timers of all levels that hold messages. Raises StorageError."""
+        self._started_at = now
         for level in _LEVELS:
             log = self._store.log(SCHEDULE_TOPIC, level - 1)
-            end = 0 if log is None else log.max_offset
+            self._ends[level] = end = 0 if log is None else log.max_offset
             if self._offsets[level] > end:
                 # A power failure took delivered messages; new ones get their offsets.
                 self._table.put(str(level), b"%d" % end)
@@ -87,7 +92,7 @@ class Schedule:
         offset = max(self._offsets[level], log.min_offset)
         if offset < log.max_offset:
             try:
-                due = _due_at(log, offset, level, now)
+                due = self._due_at(log, offset, level)
             except StorageError:  # it does not concern who has just stored a message
                 due = now + DISK_RETRY_MS
             self._armed.add(level)
@@ -101,7 +106,7 @@ class Schedule:
         offset = max(self._offsets[level], log.min_offset)
         stop = min(log.max_offset, offset + BATCH_MAX)
         try:
-            while offset < stop and _due_at(log, offset, level, now) <= now:
+            while offset < stop and self._due_at(log, offset, level) <= now:
                 entry = _read(log, offset)
                 if entry is not None:
                     self._deliver(entry, now, effects)
@@ -116,6 +121,13 @@ class Schedule:
             return
         self._offsets[level] = offset
         self.arm(level, now, effects)
+
+    def _due_at(self, log: Log, offset: int, level: int) -> int:
+        """Return when a message of a level is due. Raises StorageError."""
+        stored_at = log.stored_at(offset)
+        if offset < self._ends[level]:
+            stored_at = min(stored_at, self._started_at)
+        return stored_at + SECONDS[level - 1] * 1000
 
     def _record(self) -> None:
         """Record how far the levels have come with what the disk has. Raises StorageError."""
@@ -156,13 +168,6 @@ class Schedule:
             assert self._offsets[level] <= end
             if max(self._offsets[level], low) < end:
                 assert level in self._armed, f"nobody wakes level {level}"
-
-
-def _due_at(log: Log, offset: int, level: int, now: int) -> int:
-    """Return when a message of a level is due. Raises StorageError."""
-    delay_ms = SECONDS[level - 1] * 1000
-    due = log.stored_at(offset) + delay_ms
-    return due if due <= now + delay_ms else now
 
 
 def _read(log: Log, offset: int) -> bytes | None:
