@@ -235,11 +235,13 @@ class GroupList(Body, frozen=True):
 class SubscriptionGroupConfig(Body, frozen=True):
     """Settings of a consumer group at brokers (requests 200, 201, 207).
 
-    `consume_enable`: members of `group_name` may pull. The retry topic has `retry_queue_nums`
-    queues; a message that failed `retry_max_times` goes to the dead-letter topic. The others have
-    an effect on Apache's brokers only, ours just store them: `consume_from_min_enable`,
-    `consume_broadcast_enable`, `notify_consumer_ids_changed_enable` (notify members when others
-    join or leave), `broker_id` and `which_broker_when_consume_slowly` (which replica to read from).
+    `consume_enable`: members of `group_name` may pull; `consume_broadcast_enable`: so may those
+    that broadcast. The retry topic has `retry_queue_nums` queues; a message that failed
+    `retry_max_times` goes to the dead-letter topic. `notify_consumer_ids_changed_enable`: members
+    are notified when others join or leave. The others have an effect on Apache's brokers only, ours
+    just store them: `consume_from_min_enable`, `broker_id` and `which_broker_when_consume_slowly`
+    (which replica to read from).
+
     Source: SubscriptionGroupConfig.java.
     """
 
