@@ -75,11 +75,7 @@ def test_one_link_may_have_them_all_where_nothing_else_is_said() -> None:
     assert [add(parked, "each", A0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_the_holds_of_a_topic_go_with_it(parked: Parked[str]) -> None:
+def test_all_are_listed_in_the_order_they_came(parked: Parked[str]) -> None:
     add(parked, "first", A0)
-    add(parked, "other", B0)
     add(parked, "across", B0, A1, link=2)
-    assert parked.of_topic("a") == ["first", "across"]
-    parked.check()
-    assert parked.of_queue(B0) == {2: "other"}
-    assert parked.of_topic("a") == []
+    assert parked.all() == [(1, "first"), (2, "across")]

@@ -111,14 +111,9 @@ class Parked(Generic[T]):
         for serial in sorted(self._by_link.get(link, ())):
             self.remove(serial)
 
-    def of_topic(self, topic: str) -> list[T]:
-        """Remove and return all requests that wait at a queue of a topic."""
-        serials = [
-            serial
-            for serial, (_, queues, _, _) in self._requests.items()
-            if any(name == topic for name, _ in queues)
-        ]
-        return [self.remove(serial) for serial in serials]
+    def all(self) -> list[tuple[int, T]]:
+        """Return all requests with their numbers, in the order they came."""
+        return [(serial, request) for serial, (request, _, _, _) in self._requests.items()]
 
     def check(self) -> None:
         requests = self._requests

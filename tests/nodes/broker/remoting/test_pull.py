@@ -8,13 +8,22 @@ from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.seam import Closed
-from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
+from steelyard.wire.remoting.bodies import Body, GroupConfigList, SubscriptionGroupConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import decode_records
 
 PULL = RequestCode.PULL_MESSAGE
 COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+TOPIC_EXT = {
+    "topic": TOPIC,
+    "defaultTopic": "TBW102",
+    "readQueueNums": 4,
+    "writeQueueNums": 4,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+}
+NO_MORE = SubscriptionGroupConfig(GROUP, consume_enable=False)
 
 
 def bodies(answer: Command | None) -> list[bytes]:
@@ -114,15 +123,7 @@ def test_an_unreadable_topic_and_a_group_that_may_not_consume_are_refused(
         body=SubscriptionGroupConfig(GROUP, consume_enable=False),
     )
     assert rig.ask(link, PULL, pull_ext(topic="nowhere")).code == ResponseCode.NO_PERMISSION
-    ext = {
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "readQueueNums": 4,
-        "writeQueueNums": 4,
-        "perm": 2,
-        "topicFilterType": "SINGLE_TAG",
-    }
-    rig.ask(link, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    rig.ask(link, RequestCode.UPDATE_AND_CREATE_TOPIC, TOPIC_EXT | {"perm": 2})
     answer = rig.ask(link, PULL, pull_ext(consumerGroup="other"))
     assert answer.code == ResponseCode.NO_PERMISSION
     assert TOPIC in answer.remark
@@ -223,6 +224,40 @@ def test_a_deleted_topic_ends_the_wait(rig: Rig, link: int) -> None:
     answer = rig.reply_to(link, opaque)
     assert answer is not None
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize(
+    ("change", "ext", "body", "code"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, NO_MORE, ResponseCode.NO_PERMISSION),
+        (
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            {},
+            GroupConfigList((NO_MORE,)),
+            ResponseCode.NO_PERMISSION,
+        ),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, {"perm": 2}, b"", ResponseCode.NO_PERMISSION),
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            {"readQueueNums": 3},
+            b"",
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, {"writeQueueNums": 8}, b"", None),
+    ],
+)
+def test_a_pull_that_is_not_allowed_any_more_waits_no_longer(
+    rig: Rig,
+    link: int,
+    change: RequestCode,
+    ext: dict[str, object],
+    body: bytes | Body,
+    code: ResponseCode | None,
+) -> None:
+    opaque = rig.post(link, PULL, pull_ext(0, queueId=3))
+    assert rig.ask(link, change, TOPIC_EXT | ext, body).code == 0
+    answer = rig.reply_to(link, opaque)
+    assert (answer and answer.code) == code
 
 
 def test_a_failing_disk_is_the_pullers_error_not_the_producers(rig: Rig, link: int) -> None:

@@ -115,6 +115,7 @@ class AdminHandlers:
         new = [config for config in configs if config != self._topics.get(config.topic_name)]
         for config in new:
             self._topics.put(config, now)
+            self._pulls.changed("", config.topic_name, effects)
         if new:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, request.reply(), effects)
@@ -152,7 +153,7 @@ class AdminHandlers:
         self._store.delete_topic(topic)
         self._committed.delete_topic(topic)
         self._topics.delete(topic, now)
-        self._pulls.topic_deleted(topic, effects)
+        self._pulls.changed("", topic, effects)
         self._registration.changed(now, effects)
 
     @serves(RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -206,8 +207,12 @@ class AdminHandlers:
 
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     def update_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
+        self._put_group(fastjson.read(SubscriptionGroupConfig, request.body), now, effects)
         return request.reply()
+
+    def _put_group(self, config: SubscriptionGroupConfig, now: int, effects: list[Effect]) -> None:
+        self._groups.put(config, now)
+        self._pulls.changed(config.group_name, "", effects)
 
     @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP)
     def delete_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
@@ -230,7 +235,7 @@ class AdminHandlers:
         for config in configs:
             self._groups.check_config(config)
         for config in configs:
-            self._groups.put(config, now)
+            self._put_group(config, now, effects)
         return request.reply()
 
     # -- the broker itself -----------------------------------------------------------------------

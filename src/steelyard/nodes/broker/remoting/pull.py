@@ -59,6 +59,7 @@ from steelyard.nodes.seam import Effect, Link, Send, earliest
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
 from steelyard.types import Effort
+from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
@@ -314,13 +315,17 @@ class Pulls:
         self.handovers.closed(link)
         self.renewals.closed(link)
 
-    def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
-        """Refuse the waiting pulls of a deleted topic."""
-        refusal = no_topic(topic)
-        effects.extend(
-            Send(pull.request.peer.link, pull.request.reply(refusal.code, str(refusal)))
-            for pull in self.parked.of_topic(topic)
-        )
+    def changed(self, group: str, topic: str, effects: list[Effect]) -> None:
+        """Refuse the waiting pulls that a change of this group or of this topic forbids."""
+        for serial, pull in self.parked.all():
+            if group == pull.group or topic == pull.topic:
+                request = pull.request
+                try:
+                    self._permit(request, pull.group, pull.topic, pull.queue_id)
+                except Refusal as refusal:
+                    self.parked.remove(serial)
+                    answer = request.reply(refusal.code, str(refusal))
+                    effects.append(Send(request.peer.link, answer))
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -329,23 +334,7 @@ class Pulls:
     ) -> CheckedPull:
         """Check a pull. Raises Refusal."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        group_config = self._groups.get(group)
-        if not group_config.consume_enable:
-            remark = f"subscription group no permission, {group}"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        config = self._topics.get(topic)
-        if config is None:
-            raise no_topic(topic)
-        if not config.perm & PERM_READ:
-            remark = f"the topic[{topic}] pulling message is forbidden"
-            raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        if not 0 <= queue_id < config.read_queue_nums:
-            remark = (
-                f"queueId[{queue_id}] is illegal, topic:[{topic}]"
-                f" topicConfig.readQueueNums:[{config.read_queue_nums}]"
-                f" consumer:[{request.peer.address}]"
-            )
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        group_config = self._permit(request, group, topic, queue_id)
         if header.sys_flag & SUBSCRIPTION:
             found = self._brought(header)
         else:
@@ -370,6 +359,29 @@ class Pulls:
             now + hold_ms,
             header.takes_batches is True and found == ALL,
         )
+
+    def _permit(
+        self, request: RemotingRequest, group: str, topic: str, queue_id: int
+    ) -> SubscriptionGroupConfig:
+        """Return the settings of a group that may read this queue. Raises Refusal."""
+        group_config = self._groups.get(group)
+        if not group_config.consume_enable:
+            remark = f"subscription group no permission, {group}"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        config = self._topics.get(topic)
+        if config is None:
+            raise no_topic(topic)
+        if not config.perm & PERM_READ:
+            remark = f"the topic[{topic}] pulling message is forbidden"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= queue_id < config.read_queue_nums:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}]"
+                f" consumer:[{request.peer.address}]"
+            )
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return group_config
 
     def _brought(self, header: PullMessageRequestHeader) -> Filter:
         """Return the filter that comes with the pull. Raises Refusal."""
