@@ -17,7 +17,7 @@ Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerMana
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -92,10 +92,14 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The result of a heartbeat: usually nothing."""
+    """The result of a heartbeat: usually nothing.
+
+    `refiltered`: topics of which the member wants other messages than before.
+    """
 
     changes: tuple[GroupChange, ...] = ()
     duplicate: Duplicate | None = None
+    refiltered: frozenset[str] = frozenset()
 
 
 class Member(msgspec.Struct):
@@ -134,17 +138,16 @@ class Registry:
         group = data.group_name
         subscriptions = {item.topic: subscribe(item) for item in data.subscription_data_set}
         known = self.member(group, client.link)
+        changes: list[GroupChange] = []
         if known is not None and known.client.client_id == client.client_id:
             duplicate = self._duplicate_of(known)
             changed = known.subscriptions.keys() != subscriptions.keys()
+            refiltered = _refiltered(known.subscriptions, subscriptions)
             known.client, known.data, known.heard_at = client, data, now
             known.subscriptions = subscriptions
-            if not changed:
-                return Heard((), duplicate)
-            return Heard(
-                (self._change("joined", group, client.client_id, "subscription"),), duplicate
-            )
-        changes: list[GroupChange] = []
+            if changed:
+                changes = [self._change("joined", group, client.client_id, "subscription")]
+            return Heard(tuple(changes), duplicate, refiltered)
         if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and continues
             changes = self._drop(group, [client.link], "unregistered")
         self._count_one_more()
@@ -153,10 +156,11 @@ class Registry:
         changes.append(self._change("joined", group, client.client_id, "heartbeat"))
         return Heard(tuple(changes))
 
-    def renew(self, group: str, link: int, told: Iterable[SubscriptionData]) -> None:
+    def renew(self, group: str, link: int, told: Iterable[SubscriptionData]) -> frozenset[str]:
         """Take over newer versions of a member's subscriptions, told outside of a heartbeat.
 
-        Its topics change with heartbeats only. Raises ProtocolError for an invalid expression.
+        Its topics change with heartbeats only. Return those of which it wants other messages now.
+        Raises ProtocolError for an invalid expression.
         """
         member = self.member(group, link)
         known = {} if member is None else member.subscriptions
@@ -165,7 +169,9 @@ class Registry:
             for item in told
             if item.topic in known and known[item.topic].data.sub_version < item.sub_version
         }
+        refiltered = _refiltered(known, newer)
         known.update(newer)
+        return refiltered
 
     def _duplicate_of(self, member: Member) -> Duplicate | None:
         """Return a duplicate: a live connection with this client id that joined later.
@@ -403,3 +409,14 @@ class Registry:
         }
         for group, client_id in self._warned:
             assert client_id in self.members(group)
+
+
+def _refiltered(
+    old: Mapping[str, TopicSubscription], new: Mapping[str, TopicSubscription]
+) -> frozenset[str]:
+    """Return the topics with another filter, or another fault, than before."""
+    return frozenset(
+        topic
+        for topic in old.keys() & new.keys()
+        if (old[topic].filter, old[topic].fault) != (new[topic].filter, new[topic].fault)
+    )

@@ -8,7 +8,14 @@ from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.seam import Closed
-from steelyard.wire.remoting.bodies import Body, GroupConfigList, SubscriptionGroupConfig
+from steelyard.wire.remoting.bodies import (
+    Body,
+    ConsumerData,
+    GroupConfigList,
+    HeartbeatData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import decode_records
@@ -317,6 +324,44 @@ def test_a_waiting_pull_sleeps_through_messages_for_others(rig: Rig, link: int) 
     answer = rig.reply_to(link, opaque)
     assert answer is not None
     assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "13")
+
+
+@pytest.mark.parametrize(("expression", "kind"), [("new", "TAG"), ("TAGS = 'new'", "SQL92")])
+def test_a_member_with_a_new_expression_repeats_its_waiting_pull_from_where_it_began(
+    rig: Rig, link: int, expression: str, kind: str
+) -> None:
+    rig.beat(link, "c1", TOPIC, expression="old", version=2)
+    pull = rig.post(link, PULL, pull_ext(10, subVersion=2))
+    rig.send(link, b"for the new", i="TAGS\x01new")  # the client has changed its mind already
+    assert rig.reply_to(link, pull) is None
+    new = SubscriptionData(TOPIC, expression, sub_version=3, expression_type=kind)
+    consumer = ConsumerData(GROUP, subscription_data_set=(new,))
+    rig.ask(link, RequestCode.HEART_BEAT, body=HeartbeatData("c1", (), (consumer,)))
+    answer = rig.reply_to(link, pull)
+    assert answer is not None
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert answer.ext["nextBeginOffset"] == "10"
+    assert bodies(rig.ask(link, PULL, pull_ext(10, subVersion=3))) == [b"for the new"]
+
+
+def test_a_waiting_pull_goes_on_after_a_heartbeat_with_the_same_expression(
+    rig: Rig, link: int
+) -> None:
+    pull = rig.post(link, PULL, pull_ext(10))
+    for version in (2, 3):
+        rig.beat(link, "c1", TOPIC, version=version)
+    assert rig.reply_to(link, pull) is None
+
+
+def test_a_waiting_pull_with_an_expression_of_its_own_keeps_it(rig: Rig, link: int) -> None:
+    rig.beat(link, "c1", TOPIC, expression="old", version=2)
+    ext = pull_ext(10, sysFlag=SUSPEND | SUBSCRIPTION, subscription="own", subVersion=2)
+    pull = rig.post(link, PULL, ext)
+    rig.beat(link, "c1", TOPIC, expression="new", version=3)
+    rig.send(link, b"for the new", i="TAGS\x01new")
+    assert rig.reply_to(link, pull) is None
+    rig.send(link, b"mine", i="TAGS\x01own")
+    assert bodies(rig.reply_to(link, pull)) == [b"mine"]
 
 
 def test_members_with_different_topics_each_get_theirs(rig: Rig, link: int) -> None:

@@ -69,6 +69,18 @@ def test_the_expression_that_was_told_is_the_filter() -> None:
     assert code(rig, link, opaque) == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
+def test_pulls_that_wait_for_messages_are_repeated_with_an_expression_that_was_told() -> None:
+    rig, link = scene()
+    waiting = rig.post(link, PULL, pull_ext(1, subVersion=1))
+    newer = pull(rig, link)
+    tell(rig, link, questions(rig, link)[0], SubscriptionData(TOPIC, "apples", sub_version=NEWER))
+    answers = [rig.reply_to(link, opaque) for opaque in (waiting, newer)]
+    assert [each and (each.code, each.ext["nextBeginOffset"]) for each in answers] == [
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, "1"),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, "1"),
+    ]
+
+
 @pytest.mark.parametrize(
     "told",
     [

@@ -111,6 +111,7 @@ class Clients:
         for data in body.consumer_data_set:
             heard = self._registry.heard(client, data, now)
             self._announce(heard.changes, now, effects)
+            self._pulls.refiltered(peer.link, data.group_name, heard.refiltered, effects)
             if heard.duplicate is not None:
                 first, second = heard.duplicate.addresses
                 text = (

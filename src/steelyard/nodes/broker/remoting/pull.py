@@ -20,7 +20,8 @@ Otherwise the answer depends on the offset: 0 with messages; 20 if the filter re
 were examined; 19 at the end, or at offset 0 of an empty queue, after waiting if the peer allows it
 (`PullFlag.SUSPEND`); 21 with a better offset elsewhere. A waiting pull is examined again with every
 message appended to its queue; after its deadline it gets 19. If messages are damaged on the disk,
-the answer is 1, after REFUSED_MS if the pull may wait.
+the answer is 1, after REFUSED_MS if the pull may wait. A change of the group, the topic or the
+member's subscription may end a wait: see `changed` and `refiltered`.
 
 What Kafka's producers wrote is converted (`conversion`), up to the last stable offset; a pull
 without a filter may ask for it as it is stored (`takes_batches`). A pull that takes long waits for
@@ -35,6 +36,7 @@ store/DefaultMessageStore.getMessage.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from functools import partial
 
 from msgspec.structs import replace
@@ -256,7 +258,7 @@ class Pulls:
             self._answer([pull], now, effects)
 
     def _moved_on(self, pull: CheckedPull, start: int) -> Command:
-        """Return the answer that sends a new owner to the offset that the old one committed."""
+        """Return the answer without messages that sends a client to another offset."""
         code = ResponseCode.PULL_RETRY_IMMEDIATELY
         return _found_nothing(pull, code, "NO_MATCHED_MESSAGE", start, *self._reach(pull))
 
@@ -314,6 +316,22 @@ class Pulls:
         self.parked.closed(link)
         self.handovers.closed(link)
         self.renewals.closed(link)
+
+    def refiltered(
+        self, link: Link, group: str, topics: Collection[str], effects: list[Effect]
+    ) -> None:
+        """Handle that a member wants other messages of these topics than before.
+
+        Its waiting pulls are to be repeated from where they began: what their filters rejected may
+        pass now, if the client changed its subscription before the broker heard of it. (RocketMQ
+        reads again by the new subscription, but Java's client drops what does not fit the one with
+        which it pulled.)
+        """
+        for serial, pull in self.parked.all() if topics else ():
+            if (pull.link, pull.group) != (link, group) or pull.topic not in topics:
+                continue
+            if not pull.request.header(PullMessageRequestHeader).sys_flag & SUBSCRIPTION:
+                effects.append(Send(link, self._moved_on(self.parked.remove(serial), pull.asked)))
 
     def changed(self, group: str, topic: str, effects: list[Effect]) -> None:
         """Refuse the waiting pulls that a change of this group or of this topic forbids."""

@@ -47,6 +47,17 @@ class _Question(msgspec.Struct):
     waiting: list[RemotingRequest]
 
 
+class Renewed(msgspec.Struct, frozen=True):
+    """What an answer has brought: the pulls that waited for it, and in which group.
+
+    `refiltered`: topics of which the client wants other messages than before.
+    """
+
+    group: str
+    waiting: list[RemotingRequest]
+    refiltered: frozenset[str]
+
+
 class Renewals:
     """The pulls that wait for their subscriptions; see the module docstring."""
 
@@ -107,24 +118,24 @@ class Renewals:
             if not question.waiting:
                 del self._questions[key]
 
-    def answered(self, link: Link, response: Command) -> list[RemotingRequest]:
-        """Take over the subscriptions from an answer; return the pulls that waited for it."""
+    def answered(self, link: Link, response: Command) -> Renewed | None:
+        """Take over the subscriptions from an answer; None if it is to something else."""
         if response.opaque < FIRST_OPAQUE:
-            return []
+            return None
         for (group, asked), question in self._questions.items():
             if asked == link and question.opaque == response.opaque:
-                self._take_over(group, link, response)
-                return self._taken(question)
-        return []
+                refiltered = self._take_over(group, link, response)
+                return Renewed(group, self._taken(question), refiltered)
+        return None
 
-    def _take_over(self, group: str, link: Link, response: Command) -> None:
+    def _take_over(self, group: str, link: Link, response: Command) -> frozenset[str]:
         if response.code != ResponseCode.SUCCESS:
-            return
+            return frozenset()
         try:
             info = fastjson.read(ConsumerRunningInfo, response.body)
-            self._registry.renew(group, link, info.subscription_set)
+            return self._registry.renew(group, link, info.subscription_set)
         except ProtocolError:
-            pass  # an answer that cannot be read counts as none
+            return frozenset()  # an answer that cannot be read counts as none
 
     def due(self, now: int) -> list[RemotingRequest]:
         """Return the pulls that waited in vain."""

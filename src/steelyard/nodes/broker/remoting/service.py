@@ -259,8 +259,11 @@ class RemotingService:
         """Handle a client's answer to a request of the broker."""
         if not self._replies.answered(link, response, effects):
             self._relays.answered(link, response, effects)
-            for pull in self._renewals.answered(link, response):
-                self._handle(pull, now, effects)
+            renewed = self._renewals.answered(link, response)
+            if renewed is not None:
+                self.pulls.refiltered(link, renewed.group, renewed.refiltered, effects)
+                for pull in renewed.waiting:
+                    self._handle(pull, now, effects)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """Handle a closed link, if it was a client's."""
