@@ -79,3 +79,5 @@ def test_all_are_listed_in_the_order_they_came(parked: Parked[str]) -> None:
     add(parked, "first", A0)
     add(parked, "across", B0, A1, link=2)
     assert parked.all() == [(1, "first"), (2, "across")]
+    assert parked.of_link(2) == [(2, "across")]
+    assert parked.of_link(3) == []

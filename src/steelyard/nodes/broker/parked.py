@@ -111,6 +111,12 @@ class Parked(Generic[T]):
         for serial in sorted(self._by_link.get(link, ())):
             self.remove(serial)
 
+    def of_link(self, link: Link) -> list[tuple[int, T]]:
+        """Return the requests of a connection with their numbers, in the order they came."""
+        return [
+            (serial, self._requests[serial][0]) for serial in sorted(self._by_link.get(link, ()))
+        ]
+
     def all(self) -> list[tuple[int, T]]:
         """Return all requests with their numbers, in the order they came."""
         return [(serial, request) for serial, (request, _, _, _) in self._requests.items()]

@@ -327,8 +327,8 @@ class Pulls:
         reads again by the new subscription, but Java's client drops what does not fit the one with
         which it pulled.)
         """
-        for serial, pull in self.parked.all() if topics else ():
-            if (pull.link, pull.group) != (link, group) or pull.topic not in topics:
+        for serial, pull in self.parked.of_link(link) if topics else ():
+            if pull.group != group or pull.topic not in topics:
                 continue
             if not pull.request.header(PullMessageRequestHeader).sys_flag & SUBSCRIPTION:
                 effects.append(Send(link, self._moved_on(self.parked.remove(serial), pull.asked)))
