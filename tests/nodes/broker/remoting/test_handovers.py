@@ -190,6 +190,18 @@ def test_an_operator_sets_the_offset(offset: int) -> None:
     assert committed(rig, old) == offset
 
 
+def test_a_newcomer_with_a_new_expression_asks_again_and_waits_on() -> None:
+    rig, old, new = scene()
+    first = pull(rig, new, 2)
+    rig.beat(new, "c-new", TOPIC, expression="red", version=2)
+    assert seen(rig.reply_to(new, first)) == (MOVED_ON, 2)
+    again = pull(rig, new, 2)
+    assert rig.reply_to(new, again) is None
+    commit(rig, old, 5)
+    rig.advance(SETTLE_MS)
+    assert seen(rig.reply_to(new, again)) == (MOVED_ON, 5)
+
+
 def test_a_second_pull_takes_the_place_of_the_first() -> None:
     rig, old, new = scene()
     first, second = pull(rig, new, 2), pull(rig, new, 2)

@@ -16,7 +16,8 @@ class CheckedPull(msgspec.Struct):
     """A pull request that was checked.
 
     `asked`: the offset in it, from which `offset` moves past messages that the filter rejects.
-    `hold_ms`: how long it may wait from its arrival, so until `answer_at`.
+    `hold_ms`: how long it may wait from its arrival, so until `answer_at`. `has_own_filter`: it has
+    brought the filter, which otherwise is the one of its member's heartbeats.
     """
 
     request: RemotingRequest
@@ -31,6 +32,7 @@ class CheckedPull(msgspec.Struct):
     hold_ms: int
     answer_at: int
     takes_batches: bool
+    has_own_filter: bool
 
     @property
     def key(self) -> QueueKey:

@@ -34,6 +34,8 @@ RebalancePushImpl.removeUnnecessaryMessageQueue, DefaultMQPushConsumerImpl.pullM
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from steelyard.groups.remoting.registry import BROADCASTING, Registry
@@ -207,6 +209,18 @@ class Handovers:
             pull = handover.waiting
             if pull is not None and min(handover.look_at, pull.answer_at) <= now:
                 found.append(pull)
+                handover.waiting = None
+                del self._waiting[key]
+        self._schedule()
+        return found
+
+    def taken_back(self, link: Link, group: str, topics: Collection[str]) -> list[CheckedPull]:
+        """Remove and return the pulls of a member, of these topics, that wait."""
+        found = []
+        for key, handover in list(self._waiting.items()):
+            if handover.new == link and key[0] == group and key[1] in topics:
+                assert handover.waiting is not None
+                found.append(handover.waiting)
                 handover.waiting = None
                 del self._waiting[key]
         self._schedule()

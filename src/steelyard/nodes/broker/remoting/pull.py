@@ -327,11 +327,15 @@ class Pulls:
         reads again by the new subscription, but Java's client drops what does not fit the one with
         which it pulled.)
         """
-        for serial, pull in self.parked.of_link(link) if topics else ():
-            if pull.group != group or pull.topic not in topics:
-                continue
-            if not pull.request.header(PullMessageRequestHeader).sys_flag & SUBSCRIPTION:
-                effects.append(Send(link, self._moved_on(self.parked.remove(serial), pull.asked)))
+        if not topics:
+            return
+        ended = [
+            self.parked.remove(serial)
+            for serial, pull in self.parked.of_link(link)
+            if pull.group == group and pull.topic in topics and not pull.has_own_filter
+        ]
+        ended += self.handovers.taken_back(link, group, topics)
+        effects.extend(Send(link, self._moved_on(pull, pull.asked)) for pull in ended)
 
     def changed(self, group: str, topic: str, effects: list[Effect]) -> None:
         """Refuse the waiting pulls that a change of this group or of this topic forbids."""
@@ -376,6 +380,7 @@ class Pulls:
             hold_ms,
             now + hold_ms,
             header.takes_batches is True and found == ALL,
+            header.sys_flag & SUBSCRIPTION != 0,
         )
 
     def _permit(
