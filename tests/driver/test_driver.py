@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -386,6 +387,20 @@ def test_a_dial_to_nobody_is_refused(run_scenario: Run, address: str) -> None:
     run_scenario(scenario)
 
 
+def test_a_dial_without_a_thread_to_look_up_the_name_is_refused(run_scenario: Run) -> None:
+    """Otherwise the node would wait for ever, because it does not dial an address twice at a time."""
+
+    async def scenario(bench: Any) -> None:
+        executor = ThreadPoolExecutor()
+        executor.shutdown()
+        asyncio.get_running_loop().set_default_executor(executor)  # uvloop has threads of its own
+        node = bench.node(begin=[Dial("no.such.host.invalid:80")])
+        bench.drive(node)
+        await bench.until(lambda: [type(event) for event in node.events] == [Refused])
+
+    run_scenario(scenario)
+
+
 def test_hang_closes_after_what_was_sent(run_scenario: Run) -> None:
     def answer_and_hang(event: Event, now: int) -> list[Effect]:
         if isinstance(event, Received):
@@ -401,6 +416,30 @@ def test_hang_closes_after_what_was_sent(run_scenario: Run) -> None:
         await bench.until(lambda: isinstance(node.events[-1], Closed))
         assert node.events[1:] == [Received(1, Command(1)), Closed(1, "enough")]
         writer.close()
+
+    run_scenario(scenario)
+
+
+def test_hang_at_once_does_not_wait_for_a_peer_that_reads_nothing(run_scenario: Run) -> None:
+    async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # asyncio types it as a BaseTransport
+        await asyncio.Event().wait()
+
+    def send_and_hang(event: Event, now: int) -> list[Effect]:
+        if isinstance(event, Opened):
+            return [
+                Send(event.link, Command(1, body=b"x" * 16_000_000)),
+                SetTimer("hang", now + 50),
+            ]
+        return [Hang(1, "dead", at_once=True)] if isinstance(event, Due) else []
+
+    async def scenario(bench: Any) -> None:
+        async with await asyncio.start_server(never_read, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            node = bench.node(send_and_hang, [Dial(f"127.0.0.1:{port}")])
+            bench.drive(node)
+            await bench.until(lambda: node.events[-1:] == [Closed(1, "dead")])
+            server.close()
 
     run_scenario(scenario)
 

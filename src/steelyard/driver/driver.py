@@ -686,11 +686,15 @@ class Driver:
 
     def _hang(self, effect: Hang, now: int) -> None:
         wire = self._links.get(effect.link)
-        if wire is not None:
-            if wire.out:
-                wire.write_out()
-                self._dirty.remove(wire)
-            wire.hang(effect.reason)
+        if wire is None:
+            return
+        if effect.at_once:
+            wire.cut(effect.reason)
+            return
+        if wire.out:
+            wire.write_out()
+            self._dirty.remove(wire)
+        wire.hang(effect.reason)
 
     def _admit(self, effect: Admit, now: int) -> None:
         wire = self._links.get(effect.link)

@@ -56,8 +56,8 @@ class AdminNode:
                 self._invoke(call_id, invoke, now, effects)
             case Asked(call_id=call_id):
                 effects.append(Answer(call_id, ClosedError("an admin node takes only Invoke")))
-            case Received(message=Command() as command) if is_response(command):
-                outcome = self._calls.replied(command)
+            case Received(link=link, message=Command() as command) if is_response(command):
+                outcome = self._calls.replied(link, command)
                 if outcome is not None:
                     _answers([outcome], effects)
             case Opened(dialed=True):

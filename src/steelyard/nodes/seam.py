@@ -140,10 +140,14 @@ class Send(Order, frozen=True):
 
 
 class Hang(Order, frozen=True):
-    """Close the link after sending what was queued on it."""
+    """Close the link after sending what was queued on it.
+
+    `at_once`: without sending it, because a dead peer never takes it.
+    """
 
     link: Link
     reason: str
+    at_once: bool = False
 
 
 class Admit(Order, frozen=True):

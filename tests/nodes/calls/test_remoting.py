@@ -44,8 +44,8 @@ def test_replies_are_matched_in_any_order(calls: Calls[str]) -> None:
     )
     for request, purpose in ((second, "second"), (first, "first")):
         response = Command(0, request.opaque, RESPONSE_FLAG)
-        assert calls.replied(response) == Outcome(purpose, HERE, response)
-    assert calls.replied(Command(0, first.opaque, RESPONSE_FLAG)) is None, "answered twice"
+        assert calls.replied(7, response) == Outcome(purpose, HERE, response)
+    assert calls.replied(7, Command(0, first.opaque, RESPONSE_FLAG)) is None, "answered twice"
     calls.check()
 
 
@@ -121,8 +121,41 @@ def test_too_many_at_once() -> None:
 def test_hanging_up(calls: Calls[str]) -> None:
     assert effects_of(calls.hang_up, HERE, "idle") == []
     effects_of(calls.opened, Opened(7, HERE, dialed=True))
-    assert effects_of(calls.hang_up, HERE, "idle") == [Hang(7, "idle")]
+    assert effects_of(calls.hang_up, HERE, "idle") == [Hang(7, "idle", at_once=True)]
     assert calls.address_of(7) == HERE
+
+
+def hangs(effects: list[Effect]) -> list[Effect]:
+    return [effect for effect in effects if isinstance(effect, Hang)]
+
+
+def test_a_link_on_which_nothing_is_answered_any_more_is_closed(calls: Calls[str]) -> None:
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    dead: list[Effect] = []
+    for second in range(0, 12, 3):
+        assert hangs(dead) == []
+        effects_of(calls.call, HERE, Command(310), "send", 1_000 * second, 3_000)
+        calls.expire(1_000 * second + 3_000, dead)
+        calls.check()
+    assert hangs(dead) == [Hang(7, "nothing was answered for too long", at_once=True)]
+    calls.closed(Closed(7, "nothing was answered for too long"))
+    assert effects_of(calls.call, HERE, Command(310), "send", 20_000, 3_000)[0] == Dial(HERE)
+    calls.check()
+
+
+def test_a_link_on_which_anything_is_answered_stays(calls: Calls[str]) -> None:
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    effects_of(calls.call, HERE, Command(11), "pull", 0, 60_000)
+    effects: list[Effect] = []
+    for second in range(0, 60, 3):
+        (late,) = sent(effects_of(calls.call, HERE, Command(310), "send", 1_000 * second, 3_000))
+        calls.expire(1_000 * second + 3_000, effects)
+        assert calls.replied(7, Command(0, late.opaque, RESPONSE_FLAG)) is None, "too late"
+        calls.check()
+    assert hangs(effects) == []
+    effects_of(calls.call, HERE, Command(34), "heartbeat", 90_000, 3_000)
+    calls.expire(93_000, effects)
+    assert hangs(effects) == [], "nothing was asked for most of that time"
 
 
 def test_whatever_goes_out_is_signed() -> None:
@@ -139,4 +172,4 @@ def test_whatever_goes_out_is_signed() -> None:
         Command(106, 2, 0, {"Signature": "s"}, b"x"),
         Command(15, 3, ONEWAY_FLAG, {"Signature": "s"}),
     ]
-    assert calls.replied(Command(0, 1, RESPONSE_FLAG)) is not None
+    assert calls.replied(7, Command(0, 1, RESPONSE_FLAG)) is not None

@@ -248,7 +248,7 @@ class BrokerNode:
         if self._parts.calls.address_of(link) is None:
             self._remoting.answered(link, response, now, effects)
             return
-        outcome = self._parts.calls.replied(response)
+        outcome = self._parts.calls.replied(link, response)
         if outcome is not None:
             self._ended([outcome], now, effects)
 

@@ -7,6 +7,12 @@ own, which the `Outcome` returns. Responses are matched by `opaque`, which is un
 
 A request to an address without a link waits for the link; there is at most one pending `Dial` per
 address. The number of requests waiting or in flight is bounded by `in_flight_max`.
+
+A link on which requests time out, and nothing at all is answered for SILENT_MS, is presumed dead
+and closed, so that the next request dials anew. A network that drops packets silently (a firewall
+or NAT that forgot the connection, a laptop that moved) may otherwise hold up every request until
+TCP gives up, a quarter of an hour by default. Java closes at once a connection on which a
+synchronous call timed out (NettyRemotingClient.invokeSync, isClientCloseSocketIfTimeout).
 """
 
 from __future__ import annotations
@@ -40,6 +46,9 @@ CALLS_TIMER = "calls"
 IN_FLIGHT_MAX = 65535
 """NettySystemConfig: clientAsyncSemaphoreValue."""
 
+SILENT_MS = 10_000
+"""Time without any answer after which a link is presumed dead: a server may pause for a while."""
+
 
 class Outcome(msgspec.Struct, Generic[P], frozen=True):
     """The outcome of a call: `reply` is the response, or an error if there is none."""
@@ -52,6 +61,7 @@ class Outcome(msgspec.Struct, Generic[P], frozen=True):
 class _Pending(msgspec.Struct, Generic[P]):
     purpose: P
     address: Address
+    asked_at: int
     deadline: int
     link: Link | None
 
@@ -66,6 +76,10 @@ class Calls(Generic[P]):
         self._pending: dict[int, _Pending[P]] = {}
         self._links: dict[Address, Link] = {}
         self._addresses: dict[Link, Address] = {}
+        self._heard: dict[Link, int] = {}
+        """By link: the latest request of all when something was last answered there."""
+        self._silent: dict[Link, int] = {}
+        """Links where nothing was answered since a request that timed out: when that was made."""
         self._waiting: dict[Address, deque[Command]] = {}
         self._timer_at: int | None = None
 
@@ -92,7 +106,8 @@ class Calls(Generic[P]):
         request = msgspec.structs.replace(request, opaque=self._opaque)
         deadline = now + timeout_ms
         self._ship(address, request, effects)
-        self._pending[self._opaque] = _Pending(purpose, address, deadline, self._links.get(address))
+        link = self._links.get(address)
+        self._pending[self._opaque] = _Pending(purpose, address, now, deadline, link)
         if self._timer_at is None or deadline < self._timer_at:
             self._timer_at = deadline
             effects.append(SetTimer(CALLS_TIMER, deadline))
@@ -129,6 +144,7 @@ class Calls(Generic[P]):
         """Send everything that waited for a dialed link."""
         self._links[event.address] = event.link
         self._addresses[event.link] = event.address
+        self._heard[event.link] = 0
         for request in self._waiting.pop(event.address, ()):
             pending = self._pending.get(request.opaque)
             if pending is not None:
@@ -152,29 +168,41 @@ class Calls(Generic[P]):
         address = self._addresses.pop(event.link, None)
         if address is None:
             return []
-        del self._links[address]
+        del self._links[address], self._heard[event.link]
+        self._silent.pop(event.link, None)
         error = RemotingError(f"connection to {address} closed: {event.reason}")
         dead = [opaque for opaque, pending in self._pending.items() if pending.link == event.link]
         return [Outcome(self._pending.pop(opaque).purpose, address, error) for opaque in dead]
 
-    def replied(self, response: Command) -> Outcome[P] | None:
+    def replied(self, link: Link, response: Command) -> Outcome[P] | None:
         """Match a response. None: nothing waits for it any more (it came after its time-out)."""
+        if link in self._heard:
+            self._heard[link] = self._opaque
+            self._silent.pop(link, None)
         pending = self._pending.pop(response.opaque, None)
         if pending is None:
             return None
         return Outcome(pending.purpose, pending.address, response)
 
     def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
-        """Fail calls past their deadline and set the timer again.
+        """Fail calls past their deadline, close silent links, and set the timer again.
 
         To be called when the timer was due.
         """
         late = [opaque for opaque, pending in self._pending.items() if pending.deadline <= now]
         outcomes = []
+        dead: dict[Address, None] = {}
         for opaque in late:
             pending = self._pending.pop(opaque)
+            link = pending.link
+            if link is not None and self._heard[link] < opaque:
+                since = self._silent.setdefault(link, pending.asked_at)
+                if now - since >= SILENT_MS:
+                    dead[pending.address] = None
             error = CallTimeoutError(f"no reply from {pending.address} within the time-out")
             outcomes.append(Outcome(pending.purpose, pending.address, error))
+        for address in dead:
+            self.hang_up(address, "nothing was answered for too long", effects)
         self._timer_at = min((p.deadline for p in self._pending.values()), default=None)
         if self._timer_at is not None:
             effects.append(SetTimer(CALLS_TIMER, self._timer_at))
@@ -191,14 +219,18 @@ class Calls(Generic[P]):
         return list(self._links)
 
     def hang_up(self, address: Address, reason: str, effects: list[Effect]) -> None:
-        """Close the link to `address`, if there is one; its calls fail when `Closed` comes."""
+        """Close the link to `address`, if there is one: its peer is presumed dead.
+
+        Its calls fail when `Closed` comes.
+        """
         link = self._links.get(address)
         if link is not None:
-            effects.append(Hang(link, reason))
+            effects.append(Hang(link, reason, at_once=True))
 
     def check(self) -> None:
         """Assert that links are known both ways and calls have a link or wait for one."""
         assert {a: k for k, a in self._addresses.items()} == self._links
+        assert self._silent.keys() <= self._heard.keys() == self._addresses.keys()
         for opaque, pending in self._pending.items():
             if pending.link is None:
                 queued = self._waiting.get(pending.address, ())

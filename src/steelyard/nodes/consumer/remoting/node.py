@@ -193,7 +193,7 @@ class ConsumerNode:
         match event:  # the most frequent first: a class that does not match costs as much as a call
             case Received(link=link, message=Command() as command):
                 if is_response(command):
-                    outcome = self._peers.calls.replied(command)
+                    outcome = self._peers.calls.replied(link, command)
                     if outcome is not None:
                         self._settle(outcome, now, effects)
                 else:

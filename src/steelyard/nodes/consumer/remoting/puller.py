@@ -108,7 +108,7 @@ class PullerNode:
         match event:
             case Received(link=link, message=Command() as command):
                 if is_response(command):
-                    outcome = self._peers.calls.replied(command)
+                    outcome = self._peers.calls.replied(link, command)
                     if outcome is not None:
                         self._settle(outcome, now, effects)
                 else:
