@@ -96,7 +96,9 @@ class Dialing:
                 )
         except TimeoutError:
             self._refused(Refused(address, f"no connection in {self._timeout_ms} ms"))
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, ValueError, OverflowError, RuntimeError) as error:
+            # RuntimeError: no thread to look up the name, for want of memory or at the program's
+            # end. The node must hear of it all the same: it waits for this dial before the next.
             reason = getattr(error, "strerror", None) or str(error)
             if tls is not None and not isinstance(error, ConnectionRefusedError):
                 reason += "; check that this port speaks TLS and that its certificate is trusted"
