@@ -219,3 +219,36 @@ def test_before_the_start_and_after_the_stop(nameservers: str) -> None:
             aio.PushConsumer("g", nameservers, listener, on_lost=5)  # type: ignore[arg-type]
 
     run(main())
+
+
+def test_a_queue_is_not_given_up_before_the_hook_even_if_all_listeners_are_busy(
+    nameservers: str,
+) -> None:
+    async def main() -> None:
+        began, released, revoked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def busy(message: MessageView) -> None:
+            began.set()
+            await released.wait()
+
+        def member(number: int) -> aio.PushConsumer:
+            return aio.PushConsumer(
+                "aio-busy-hooks",
+                nameservers,
+                busy,
+                concurrency=1,
+                client_id=f"{number}",
+                on_revoked=lambda queues: revoked.set(),
+                config=FIRST,
+            ).subscribe("AioBusyHooks")
+
+        async with aio.Producer("p", nameservers) as producer:
+            first = (await producer.queues("AioBusyHooks"))[0]
+            await producer.send("AioBusyHooks", b"x", queue=first)
+        async with member(1), asyncio.timeout(60):
+            await began.wait()
+            async with member(2):
+                await revoked.wait()
+                released.set()
+
+    run(main())

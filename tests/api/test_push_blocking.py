@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 from steelyard import (
     ClosedError,
@@ -371,3 +371,34 @@ def test_wrong_arguments_are_told_with_what_is_right(nameservers: str) -> None:
     for call in (consumer.pause, consumer.resume, lambda: consumer.resize(3)):
         with pytest.raises(ClosedError, match="not running"):
             call()
+
+
+def test_a_queue_is_not_given_up_before_the_hook_even_if_all_listeners_are_busy(
+    nameservers: str,
+) -> None:
+    began, released, revoked = threading.Event(), threading.Event(), threading.Event()
+
+    def busy(message: MessageView) -> None:
+        began.set()
+        released.wait()
+
+    with Producer("p", nameservers) as producer:
+        first = producer.queues("BusyHooks")[0]
+        producer.send("BusyHooks", b"x", queue=first)
+    config = replace(FIRST, consume_threads=1)
+    here = PushConsumer(
+        "busy-hooks",
+        nameservers,
+        busy,
+        client_id="1",
+        on_revoked=lambda queues: revoked.set(),
+        config=config,
+    )
+    there = PushConsumer("busy-hooks", nameservers, busy, client_id="2", config=config)
+    with here.subscribe("BusyHooks"):
+        assert began.wait(PATIENCE_S)
+        with there.subscribe("BusyHooks"):
+            try:
+                assert revoked.wait(30), "the listener is busy with a queue that stays here"
+            finally:
+                released.set()

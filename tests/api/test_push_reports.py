@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+import threading
 from dataclasses import replace
 from typing import TypeVar
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageQueue, MessageView, Producer, PushConsumer
 from steelyard.wire.remoting import fastjson, frame, headers
@@ -75,6 +76,34 @@ def test_running_info_with_threads(nameservers: str) -> None:
     assert info.status_table["Watched"].pull_tps > 0
     assert info.jstack is not None
     assert "describe_threads" in info.jstack
+
+
+def test_running_info_tells_where_all_listeners_hang(nameservers: str) -> None:
+    began, released = threading.Event(), threading.Event()
+
+    def hanging_listener(message: MessageView) -> None:
+        began.set()
+        released.wait()
+
+    with Producer("p", nameservers) as producer:
+        sent = producer.send("Hanging", b"x")
+    config = replace(FIRST, consume_threads=1)
+    with PushConsumer(
+        "hanging", nameservers, hanging_listener, client_id="hanging-1", config=config
+    ).subscribe("Hanging"):
+        assert began.wait(PATIENCE_S)
+        header = headers.ConsumerRunningInfoRequestHeader(
+            consumer_group="hanging", client_id="hanging-1", jstack_enable=True
+        )
+        address = broker_of(nameservers, sent.queue)
+        try:
+            info = asked(
+                ConsumerRunningInfo, address, RequestCode.GET_CONSUMER_RUNNING_INFO, header
+            )
+        finally:
+            released.set()
+    assert info.jstack is not None
+    assert "hanging_listener" in info.jstack
 
 
 def test_a_message_consumed_on_demand(nameservers: str) -> None:

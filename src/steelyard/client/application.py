@@ -87,6 +87,14 @@ def check_functions(functions: Functions) -> None:
             raise ConfigError(f"{name} is {function!r}; it must be a function")
 
 
+BESIDE_LISTENERS = (Assigned, Revoked, Lost, DescribeThreads)
+"""Deliveries that do not wait until a listener has ended.
+
+The other members wait for the answer to `Revoked`, and listeners that hang are the reason why an
+operator asks what the threads are doing.
+"""
+
+
 class ConsumerApplication:
     """The application of a RocketMQ consumer."""
 

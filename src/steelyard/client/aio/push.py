@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Self, Unpack
 from steelyard.allocate.plan import Strategy
 from steelyard.client.aio.client import Client
 from steelyard.client.aio.running import Running
-from steelyard.client.application import BatchListener, Functions, Hook, MessageListener
+from steelyard.client.application import (
+    BESIDE_LISTENERS,
+    BatchListener,
+    Functions,
+    Hook,
+    MessageListener,
+)
 from steelyard.client.arguments import checked
 from steelyard.client.interceptors import Interceptor
 from steelyard.client.keywords import ConsumerSettings
@@ -118,6 +124,7 @@ class PushConsumer(Pushing[Body], Client):
             "consumer",
             application,
             workers,
+            beside=BESIDE_LISTENERS,
             on_keep=self.on_keep,
             tls=self._tls,
             address_translation=self.config.address_translation,

@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class Running:
-    """A node with its own driver on the running loop, and `workers` tasks for its application."""
+    """A node with its own driver on the running loop, and `workers` tasks for its application.
+
+    `beside`: what has a task of its own, because it must not wait for the others.
+    """
 
     def __init__(
         self,
@@ -30,20 +33,23 @@ class Running:
         application: Application,
         workers: int,
         *,
+        beside: tuple[type, ...] = (),
         on_keep: Callable[[bytes], None] | None = None,
         tls: ssl.SSLContext | None = None,
         address_translation: Sequence[str] = (),
     ) -> None:
         self._workers = Workers(application, workers, f"steelyard-{name}")
+        self._hooks = Workers(application, 1 if beside else 0, f"steelyard-{name}-hooks")
+        self._beside = beside
         self.driver = Driver(
             node,
             name=name,
-            on_hand=self._workers.hand,
+            on_hand=self._deliver if beside else self._workers.hand,
             on_keep=on_keep,
             tls=tls,
             address_translation=address_translation,
         )
-        self._workers.post = self.driver.handle
+        self._workers.post = self._hooks.post = self.driver.handle
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
 
@@ -74,6 +80,10 @@ class Running:
         if asyncio.get_running_loop() is not self._loop:
             raise ClosedError("started on another event loop: create a client for each loop")
 
+    def _deliver(self, ticket: int, handed: object) -> None:
+        workers = self._hooks if type(handed) in self._beside else self._workers
+        workers.hand(ticket, handed)
+
     def hand(self, handed: object) -> None:
         """Deliver this to the application in turn."""
         self._workers.hand(0, handed)
@@ -91,7 +101,7 @@ class Running:
         self._check_loop()
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(stop, cancel))
-        if self._workers.is_inside():
+        if self._workers.is_inside() or self._hooks.is_inside():
             return False
         await asyncio.shield(self._ending)
         return True
@@ -100,4 +110,5 @@ class Running:
         with suppress(ClosedError):  # the node has failed, and logged it
             await self.driver.ask(stop)
         await self._workers.close(cancel=cancel)
+        await self._hooks.close(cancel=cancel)
         await self.driver.close()

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
 from steelyard.allocate.plan import Strategy
-from steelyard.client.application import BatchListener, Functions, Hook, MessageListener
+from steelyard.client.application import (
+    BESIDE_LISTENERS,
+    BatchListener,
+    Functions,
+    Hook,
+    MessageListener,
+)
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.client import Client
 from steelyard.client.blocking.running import Running
@@ -120,6 +126,7 @@ class PushConsumer(Pushing[Body], Client):
             "consumer",
             application,
             workers,
+            beside=BESIDE_LISTENERS,
             on_keep=self.on_keep,
             tls=self._tls,
             address_translation=self.config.address_translation,

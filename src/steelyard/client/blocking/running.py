@@ -25,7 +25,8 @@ T = TypeVar("T")
 class Running:
     """A node on the background loop, with `workers` threads that call its application.
 
-    Usable from any thread of the process that created it.
+    `beside`: what has a thread of its own, because it must not wait for the others. Usable
+    from any thread of the process that created it.
     """
 
     def __init__(
@@ -35,13 +36,16 @@ class Running:
         application: Application,
         workers: int,
         *,
+        beside: tuple[type, ...] = (),
         on_keep: Callable[[bytes], None] | None = None,
         tls: ssl.SSLContext | None = None,
         address_translation: Sequence[str] = (),
     ) -> None:
         self._loop = background()
         self._workers = Workers(application, workers, f"steelyard-{name}")
-        on_hand = self._workers.hand
+        self._hooks = Workers(application, 1 if beside else 0, f"steelyard-{name}-hooks")
+        self._beside = beside
+        on_hand = self._deliver if beside else self._workers.hand
 
         async def build() -> Driver:
             return Driver(
@@ -54,7 +58,7 @@ class Running:
             )
 
         self.driver = self._loop.wait(build())
-        self._workers.post = self.driver.post
+        self._workers.post = self._hooks.post = self.driver.post
         self._closing = threading.Lock()
         self._ending: Future[None] | None = None
 
@@ -121,6 +125,10 @@ class Running:
             raise ClosedError("called from the event loop's thread; use steelyard.aio there")
         self._check_process()
 
+    def _deliver(self, ticket: int, handed: object) -> None:
+        workers = self._hooks if type(handed) in self._beside else self._workers
+        workers.hand(ticket, handed)
+
     def hand(self, handed: object) -> None:
         """Hand this to the application, too, in its turn. In the loop's thread only."""
         self._workers.hand(0, handed)
@@ -142,7 +150,7 @@ class Running:
         with self._closing:
             if self._ending is None:
                 self._ending = asyncio.run_coroutine_threadsafe(self._end(stop), self._loop.loop)
-        if threading.current_thread() in self._workers.threads:
+        if threading.current_thread() in (*self._workers.threads, *self._hooks.threads):
             return False
         self._ending.result()
         return True
@@ -152,3 +160,4 @@ class Running:
             await self.driver.ask(stop)
         await self.driver.close()
         self._workers.close()
+        self._hooks.close()
