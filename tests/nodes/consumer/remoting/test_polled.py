@@ -282,6 +282,25 @@ def test_a_commit_that_a_broker_refuses_or_does_not_answer() -> None:
     assert bench.committed() == 3  # the commit interval makes it good
 
 
+def test_a_commit_is_not_believed_before_the_broker_has_answered() -> None:
+    bench = Bench()
+    bench.rig.publish(bench.a, "T", 0, 3)
+    take, bench.a.script[15] = bench.a.script[15], lambda command: None
+    bench.poll()
+    bench.poll()
+    bench.rig.advance(5_000)
+    assert bench.rig.to(bench.a, 15), "those of the commit interval, one-way, which are lost"
+    call = bench.rig.ask(Commit())
+    bench.rig.advance(6_000)
+    error(bench.rig.answers[call], RemotingError)
+    bench.a.script[15] = take
+    assert bench.ask(Commit()) is None
+    assert bench.committed() == 3
+    commits = len(bench.rig.to(bench.a, 15))
+    assert bench.ask(Commit()) is None
+    assert len(bench.rig.to(bench.a, 15)) == commits, "that was answered"
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -234,7 +234,8 @@ class PolledDelivery:
         committing = self._committing[call_id] = _Committing()
         for held, offset in said:
             self._agree(held, offset)
-            if call.offsets is not None or offset != held.commits.committed:
+            sent = held.commits
+            if call.offsets is not None or offset != sent.committed or not sent.arrived:
                 self._tell(call_id, committing, held, offset, now, effects)
         if not committing.open:
             self._committed(call_id, committing, effects)
