@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from tests.nodes.consumer.remoting.conftest import (
     START,
@@ -15,6 +17,7 @@ from tests.nodes.consumer.remoting.conftest import (
 )
 
 from steelyard.config import LitePullConfig
+from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import BrokerError, ClosedError, ConfigError, RemotingError, RouteError
 from steelyard.nodes.consumer.remoting.contract import (
     Assign,
@@ -392,6 +395,40 @@ def test_a_seek_leaves_what_is_here_and_goes_on_elsewhere() -> None:
     assert bench.poll() == []
     bench.rig.publish(bench.a, "T", 0, 1)
     assert bench.poll() == [(0, 9)]
+
+
+def kept_queues() -> int:
+    """How many queues with prefetched messages are in memory."""
+    gc.collect()
+    return sum(isinstance(each, ProcessQueue) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_what_was_prefetched_before_a_seek_is_dropped(auto_commit: bool) -> None:
+    bench = Bench(auto_commit=auto_commit)
+    bench.rig.publish(bench.a, "T", 0, 9)
+    before = kept_queues()
+    for _ in range(10):
+        assert bench.poll(1) == [(0, 0)]
+        assert bench.ask(Seek(Q0, Bound.BEGIN)) is None
+    assert kept_queues() <= before + 1, "the last one, in case that its poll is given back"
+
+
+def test_what_was_prefetched_of_a_broker_that_comes_and_goes_is_dropped() -> None:
+    bench = Bench(auto_commit=False)
+    bench.a.fill("T", 0, 9)
+    b = Broker("b", "b:1")
+    bench.rig.peers[b.address] = b
+    numbers = []
+    for _ in range(5):
+        bench.ns.add("T", bench.a, queues=2)
+        bench.rig.advance(60_000)
+        assert bench.poll(1) == [(0, 0)]
+        bench.ns.add("T", b, queues=2)
+        bench.rig.advance(60_000)
+        bench.poll(1)
+        numbers.append(kept_queues())
+    assert numbers == [numbers[0]] * 5
 
 
 def test_a_pull_from_before_a_seek_counts_for_nothing() -> None:

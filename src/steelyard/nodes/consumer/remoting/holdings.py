@@ -113,7 +113,9 @@ class Holdings:
         held.holding.move(event, now)
         del self._held[held.queue]
         self._unfinished = [
-            (one, until) for one, until in self._unfinished if one.application.handed
+            (one, until)
+            for one, until in self._unfinished
+            if one.application.handed and until > now
         ]
         if held.application.handed:
             self._unfinished.append((held, now + self._peers.config.drain_timeout_ms))

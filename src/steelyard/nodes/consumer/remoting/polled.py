@@ -139,6 +139,9 @@ class PolledDelivery:
             for held in self._out.values():
                 held.wishes.agreed = None
         elif not self._config.hooks:
+            gone = [epoch for epoch, held in self._out.items() if held.state is HoldingState.GONE]
+            for epoch in gone:  # no commit can end what was returned of them
+                del self._out[epoch]
             return
         for held in self._out.values():
             held.application.handed = 0
@@ -322,8 +325,9 @@ class PolledDelivery:
 
     def move(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
         """Continue at another offset for the application, and discard what was prefetched."""
-        fresh = self._holdings.restart(held, offset, now)
+        held.application.handed = 0  # nobody waits for what was returned before
         self._out.pop(held.epoch, None)
+        fresh = self._holdings.restart(held, offset, now)
         if self._config.auto_commit:
             fresh.wishes.agreed = None
         else:  # that is not a commit yet
