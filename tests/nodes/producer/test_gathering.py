@@ -112,6 +112,27 @@ def test_a_wrong_message_fails_alone_and_an_error_of_the_broker_reaches_all() ->
     assert all(isinstance(error, BrokerError) and error.code == 13 for error in errors)
 
 
+@pytest.mark.parametrize("value", ["\ud800", "\u4e00" * 12_000])
+def test_a_message_that_cannot_be_encoded_fails_alone(value: str) -> None:
+    bench = gathering()
+    good = bench.send(Message("T", b"good"))
+    wrong = bench.send(Message("T", b"wrong", properties={"name": value}))
+    other = bench.send(Message("T", b"good, too"))
+    bench.rig.advance(10)
+    assert codes(bench) == [310, 310]
+    assert bench.result(good).status is bench.result(other).status is SendStatus.SEND_OK
+    with pytest.raises(MessageError, match="the properties"):
+        raise bench.rig.answers[wrong]  # type: ignore[misc]  # it is the error
+
+
+def test_messages_that_are_too_large_together_are_sent_alone() -> None:
+    bench = gathering(message_bytes_max=1_000, batch_max_bytes=1_000)
+    calls = [bench.send(Message("T", b"x" * 450)) for _ in range(2)]
+    bench.rig.advance(10)
+    assert codes(bench) == [310, 310]
+    assert all(bench.result(call).status is SendStatus.SEND_OK for call in calls)
+
+
 def test_a_stop_sends_what_waits_and_oneway_sends_do_not_wait() -> None:
     bench = gathering(batch_max_delay_ms=60_000)
     calls = [bench.send(), bench.send()]

@@ -114,14 +114,24 @@ class Sending:
         effects: list[Effect],
         others: tuple[int, ...] = (),
     ) -> None:
-        """Begin a send. `others`: the calls of the further messages of a gathered batch."""
+        """Begin a send. `others`: the calls of the further messages of a gathered batch.
+
+        If that is not valid, each message is sent by itself: one that is wrong fails alone.
+        """
+        calls = (call_id, *others)
         try:
             send = self._admitted(call, now)
             send.others = others
             if send.correlation_id:
                 self.requests.open(send.correlation_id, call_id, send.deadline, effects)
         except (MessageError, RemotingError) as error:
-            effects += [Answer(each, error) for each in (call_id, *others)]
+            if others and isinstance(error, MessageError):
+                assert isinstance(call, SendMessages)
+                for each, message in zip(calls, call.messages, strict=True):
+                    alone = SendMessages((message,), call.queue, call.timeout_ms)
+                    self.send(each, alone, now, effects)
+            else:
+                effects += [Answer(each, error) for each in calls]
             return
         self._sends[call_id] = send
         self._body_bytes += len(send.outgoing.body)
