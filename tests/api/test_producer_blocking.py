@@ -26,6 +26,7 @@ from steelyard import (
     ProducerConfig,
     PushConsumer,
     RouteError,
+    SendStatus,
     TransactionState,
 )
 from steelyard.client.producing import selected, transaction_state
@@ -341,3 +342,17 @@ def test_messages_are_delayed_to_the_millisecond_and_recalled(nameservers: str) 
             due = int(view.properties["TIMER_OUT_MS"])
             assert due <= view.store_timestamp
             assert view.body == b"by" or due == at_ms
+
+
+def test_a_callback_that_ends_the_program_keeps_nothing_from_others(nameservers: str) -> None:
+    def leave(_: object) -> None:
+        raise SystemExit(3)
+
+    with Producer("p", nameservers, auto_batch=True) as producer:
+        producer.queues("Callbacks")
+        futures = [producer.send_async("Callbacks", b"x") for _ in range(5)]
+        for future in futures:
+            future.add_done_callback(leave)
+        for future in futures:
+            assert future.result(60).status is SendStatus.SEND_OK
+        assert producer.send("Callbacks", b"x").status is SendStatus.SEND_OK

@@ -402,3 +402,19 @@ def test_a_queue_is_not_given_up_before_the_hook_even_if_all_listeners_are_busy(
                 assert revoked.wait(30), "the listener is busy with a queue that stays here"
             finally:
                 released.set()
+
+
+def test_a_coroutine_listener_that_ends_the_program_fails_like_any_other(nameservers: str) -> None:
+    tries: list[int] = []
+
+    async def listener(message: MessageView) -> None:
+        tries.append(message.reconsume_times)
+        if len(tries) == 1:
+            raise SystemExit(3)
+
+    with Producer("p", nameservers) as producer:
+        producer.send("Leaving", b"x")
+        with PushConsumer("leaving", nameservers, listener, orderly=True, config=FIRST).subscribe(
+            "Leaving"
+        ):
+            until(lambda: tries == [0, 1])

@@ -12,7 +12,11 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from steelyard.driver.logs import logger
+
 T = TypeVar("T")
+
+_log = logger("steelyard.loop")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -43,7 +47,15 @@ class Background:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while True:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # A user's coroutine or callback raised it, and asyncio lets it end a loop. All
+                # clients of the process depend on this one, and would wait for ever.
+                _log.exception("only a program's main thread can end it; the event loop goes on")
+            else:
+                return
 
     def wait(self, main: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
         """Run a coroutine on the loop and wait for its end, from another thread."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from steelyard.client.application import Application
 from steelyard.client.blocking.workers import Workers
 from steelyard.driver.driver import Driver
+from steelyard.driver.logs import logger
 from steelyard.driver.loops import background
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.seam import Call, Node
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import ssl
 
 T = TypeVar("T")
+
+_log = logger("steelyard.loop")
 
 
 class Running:
@@ -107,10 +110,13 @@ class Running:
         def settle(result: T | BaseException) -> None:
             if not future.set_running_or_notify_cancel():
                 return
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+            try:
+                if isinstance(result, BaseException):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+            except BaseException:  # SystemExit in a callback: others wait for answers, too
+                _log.exception("a callback of a future failed")
 
         self.driver.ask_from_thread(call, settle)
         return future
