@@ -368,8 +368,9 @@ class Rig:
         self.put(Received(self.link_to(peer), command))
 
     def answer(self, peer: Peer, request: Command, answer: Command) -> None:
-        """The peer answers a request that it held back."""
-        self.push(peer, _numbered(answer, request.opaque))
+        """The peer answers a request that it held back, unless its connection is closed."""
+        if peer.address in self.links.values():
+            self.push(peer, _numbered(answer, request.opaque))
 
     def crash(self, peer: Peer) -> None:
         """The peer is gone, with its links and what it held."""
