@@ -118,6 +118,24 @@ def test_too_many_at_once() -> None:
     calls.check()
 
 
+def test_oneway_requests_that_wait_for_a_link_do_not_fill_the_memory(calls: Calls[str]) -> None:
+    body = bytes(1024 * 1024)
+    for _ in range(100):
+        effects_of(calls.tell, HERE, Command(310, body=body))
+    effects_of(calls.call, HERE, Command(105), "route", 0, 500)
+    effects_of(calls.tell, THERE, Command(310, body=body))
+    calls.check()
+    codes = [
+        command.code for command in sent(effects_of(calls.opened, Opened(7, HERE, dialed=True)))
+    ]
+    assert codes == [310] * 64 + [105]
+    calls.refused(Refused(THERE, "no"))
+    calls.check()
+    effects_of(calls.tell, THERE, Command(310, body=body))
+    assert len(sent(effects_of(calls.opened, Opened(8, THERE, dialed=True)))) == 1
+    calls.check()
+
+
 def test_hanging_up(calls: Calls[str]) -> None:
     assert effects_of(calls.hang_up, HERE, "idle") == []
     effects_of(calls.opened, Opened(7, HERE, dialed=True))

@@ -46,6 +46,12 @@ CALLS_TIMER = "calls"
 IN_FLIGHT_MAX = 65535
 """NettySystemConfig: clientAsyncSemaphoreValue."""
 
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Bodies that wait for one link, above which one-way requests are dropped.
+
+As many bytes as a link may have unsent (`LinkLimits.write_max`).
+"""
+
 SILENT_MS = 10_000
 """Time without any answer after which a link is presumed dead: a server may pause for a while."""
 
@@ -81,6 +87,7 @@ class Calls(Generic[P]):
         self._silent: dict[Link, int] = {}
         """Links where nothing was answered since a request that timed out: when that was made."""
         self._waiting: dict[Address, deque[Command]] = {}
+        self._waiting_bytes: dict[Address, int] = {}
         self._timer_at: int | None = None
 
     # -- asking ----------------------------------------------------------------------------------
@@ -117,7 +124,10 @@ class Calls(Generic[P]):
 
         Dropped if too much waits for the link already.
         """
-        if len(self._waiting.get(address, ())) >= self._in_flight_max:
+        if (
+            len(self._waiting.get(address, ())) >= self._in_flight_max
+            or self._waiting_bytes.get(address, 0) + len(request.body) > WAITING_BYTES_MAX
+        ):
             return
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         flag = request.flag | ONEWAY_FLAG
@@ -134,8 +144,10 @@ class Calls(Generic[P]):
         waiting = self._waiting.get(address)
         if waiting is not None:
             waiting.append(request)
+            self._waiting_bytes[address] += len(request.body)
         else:
             self._waiting[address] = deque([request])
+            self._waiting_bytes[address] = len(request.body)
             effects.append(Dial(address))
 
     # -- what the driver tells -------------------------------------------------------------------
@@ -145,6 +157,7 @@ class Calls(Generic[P]):
         self._links[event.address] = event.link
         self._addresses[event.link] = event.address
         self._heard[event.link] = 0
+        self._waiting_bytes.pop(event.address, None)
         for request in self._waiting.pop(event.address, ()):
             pending = self._pending.get(request.opaque)
             if pending is not None:
@@ -157,6 +170,7 @@ class Calls(Generic[P]):
         """Fail all requests that waited for the address: nothing listens there."""
         error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
         waiting = self._waiting.pop(event.address, ())
+        self._waiting_bytes.pop(event.address, None)
         return [
             Outcome(pending.purpose, event.address, error)
             for request in waiting
@@ -231,6 +245,11 @@ class Calls(Generic[P]):
         """Assert that links are known both ways and calls have a link or wait for one."""
         assert {a: k for k, a in self._addresses.items()} == self._links
         assert self._silent.keys() <= self._heard.keys() == self._addresses.keys()
+        waiting_bytes = {
+            address: sum(len(request.body) for request in waiting)
+            for address, waiting in self._waiting.items()
+        }
+        assert waiting_bytes == self._waiting_bytes
         for opaque, pending in self._pending.items():
             if pending.link is None:
                 queued = self._waiting.get(pending.address, ())
