@@ -68,7 +68,7 @@ class KeptFile:
         return b""
 
     def write(self, data: bytes) -> None:
-        """Replace the content. An error of the disk is logged, and the write repeated next time."""
+        """Replace the content. An error of the disk is logged; the next change is written."""
         fresh = self.path.with_name("offsets.json.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
