@@ -317,6 +317,11 @@ def test_wrong_rows(peer: Peer, types: dict[str, str], row: dict[str, Any], word
     assert not sent
 
 
+def test_options_that_spark_itself_gives_to_a_stream() -> None:
+    given = {"nameservers": "h:1", "topic": "T", "checkpointlocation": "c", "queryname": "orders"}
+    stream_writer(given, struct({"body": "string"}))
+
+
 def test_what_is_checked_before_a_batch(peer: Peer) -> None:
     with pytest.raises(RouteError, match="knows no topic 'T'"):
         write(peer.address, {"body": "string"}, topic="T")

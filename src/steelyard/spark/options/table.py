@@ -184,6 +184,7 @@ SINK_OPTIONS = (
         " checks before a batch are done without retries",
     ),
     Option("checkpointLocation", "", "Spark's: where a stream stores its progress", only="stream"),
+    Option("queryName", "", "Spark's: the name of a stream, as from `.queryName()`", only="stream"),
 )
 """Every option of writers, in the order of the table."""
 
