@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steelyard.wire.remoting import fastjson, frame, headers
-from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicList, TopicRouteData
+from steelyard.wire.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 from steelyard.wire.remoting.message import batch_entries, encode_record
@@ -74,6 +80,10 @@ class Peer:
             return Command(0, body=fastjson.write(TopicList(tuple(self.queues))))
         if request.code in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT):
             return Command(0)
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            brokers = {BROKER: BrokerData("DefaultCluster", BROKER, {0: self.address})}
+            cluster = ClusterInfo(brokers, {"DefaultCluster": (BROKER,)})
+            return Command(0, body=fastjson.write(cluster))
         topic = request.ext.get("topic", "")
         if topic not in self.queues:
             return Command(ResponseCode.TOPIC_NOT_EXIST, remark=f"no topic {topic}")

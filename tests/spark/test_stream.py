@@ -20,6 +20,8 @@ from steelyard.spark.reading import stream
 from steelyard.spark.reading.planning import QueueRange
 from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.source import RocketMQDataSource
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import ClusterInfo
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -198,6 +200,22 @@ def test_available_now_ends(peer: Peer) -> None:
     assert sorted(query.read) == everything(peer)
 
 
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+def test_available_now_from_the_latest_while_messages_arrive(peer: Peer, is_fatal: str) -> None:
+    """Spark asks for the target before it asks where the query begins."""
+    peer.fill("T", 2, 10)
+    query = Query(peer, startingOffsets="latest", failOnDataLoss=is_fatal)
+    query.reader.prepareForTriggerAvailableNow()
+    peer.fill("T", 2, 15)
+    query.drain()
+    assert query.offsets() == {"0": 15, "1": 15}
+    query = Query(peer, query)
+    peer.fill("T", 2, 17)
+    query.reader.prepareForTriggerAvailableNow()
+    query.drain()
+    assert sorted(query.read) == [(q, n) for q in (0, 1) for n in (15, 16)]
+
+
 def test_once_reads_everything_in_its_only_batch(peer: Peer) -> None:
     peer.fill("T", 2, 10)
     query = Query(peer, maxOffsetsPerTrigger="1")
@@ -310,7 +328,40 @@ def test_a_planned_queue_that_disappears(peer: Peer) -> None:
     assert Query(peer, query, failOnDataLoss="false").read == [(0, n) for n in range(10)]
 
 
+def test_a_planned_topic_that_is_deleted(peer: Peer) -> None:
+    peer.fill("T", 2, 10)
+    query = Query(peer)
+    query.trigger()
+    query.plan()
+    del peer.queues["T"]
+    with pytest.raises(RemotingError, match=r"queue 0 .* no longer exists"):
+        Query(peer, query)
+    assert Query(peer, query, failOnDataLoss="false").read == []
+
+
 # -- a broker that is away --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_fatal", ["true", "false"])
+def test_a_nameserver_that_has_just_started_knows_no_topics_yet(peer: Peer, is_fatal: str) -> None:
+    """A planned batch waits until brokers have registered, and is not taken for deleted."""
+    peer.fill("T", 2, 10)
+    query = Query(peer)
+    query.trigger()
+    query.plan()
+
+    def knows_nothing(request: Command) -> Command:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return Command(0, body=fastjson.write(ClusterInfo({}, {})))
+        return Command(ResponseCode.TOPIC_NOT_EXIST, remark="no topic")
+
+    for code in (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO):
+        peer.replies[code] = knows_nothing
+    with pytest.raises(RemotingError, match="no nameserver has an address of the broker"):
+        Query(peer, query, failOnDataLoss=is_fatal)
+    threading.Timer(0.3, peer.replies.clear).start()
+    again = Query(peer, query, failOnDataLoss=is_fatal, retryTimeoutMs="30000")
+    assert sorted(again.read) == everything(peer)
 
 
 def test_a_broker_that_comes_back_in_time(peer: Peer) -> None:

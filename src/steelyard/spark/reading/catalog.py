@@ -48,16 +48,17 @@ class KnownQueues:
     missing: frozenset[str] = frozenset()
     """Topics that were asked for and do not exist."""
     brokers: frozenset[tuple[str, str]] = frozenset()
-    """(topic, broker) of every registered broker that has the topic."""
+    """(topic, broker) of every registered broker that has the topic, or for topics that are missing
+    might have it."""
 
     def is_gone(self, queue: QueueName) -> bool:
         """Return whether the queue was deleted, as far as one can know.
 
-        If its broker is not registered, it may come back with it.
+        If its broker is not registered, it may come back with it: a nameserver that has just
+        started knows no topic.
         """
         topic, broker, _ = queue
-        registered = topic in self.missing or (topic, broker) in self.brokers
-        return queue not in self.addresses and registered
+        return queue not in self.addresses and (topic, broker) in self.brokers
 
 
 class Catalog(ServerLinks):
@@ -87,6 +88,9 @@ class Catalog(ServerLinks):
                 continue
             brokers.update((topic, broker.broker_name) for broker in route.broker_datas)
             addresses |= readable_queues(route, topic)
+        if missing:
+            registered = self.cluster().broker_addr_table
+            brokers.update((topic, broker) for topic in missing for broker in registered)
         wanted = {
             queue: address
             for queue, address in addresses.items()

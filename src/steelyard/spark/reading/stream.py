@@ -91,6 +91,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
             )
             self._initial = {**to_json(found)}
             self._first_batch_is_next = True
+            if self._target is not None:
+                # "latest" comes after the target was noted
+                self._target |= {
+                    queue: max(offset, self._target[queue])
+                    for queue, offset in found.items()
+                    if queue in self._target
+                }
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
