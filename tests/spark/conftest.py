@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BROKER = "broker-a"
+STORED_MS = 1_700_000_000_500
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +103,7 @@ class Peer:
                 return Command(0, ext={"offset": str(self.least + len(records))})
             case RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
                 # stored() gives messages times that increase by one from this on
-                after = int(request.ext["timestamp"]) - 1_700_000_000_500
+                after = int(request.ext["timestamp"]) - STORED_MS
                 records = self.queues[topic][int(request.ext["queueId"])]
                 return Command(
                     0, ext={"offset": str(self.least + min(max(after, 0), len(records)))}
@@ -163,7 +164,8 @@ def hang_up(_: Command) -> Command:
     raise ConnectionAbortedError
 
 
-def stored(topic: str, queue: int, offset: int, body: bytes) -> bytes:
+def stored(topic: str, queue: int, offset: int, body: bytes, at: int | None = None) -> bytes:
+    """A message as a broker has it; `at`: when it was stored, after STORED_MS."""
     return encode_record(
         topic=topic,
         queue_id=queue,
@@ -173,7 +175,7 @@ def stored(topic: str, queue: int, offset: int, body: bytes) -> bytes:
         sys_flag=0,
         born_timestamp=1_700_000_000_000 + offset,
         born_host=b"\x7f\x00\x00\x01\x00\x00\x13\x88",
-        store_timestamp=1_700_000_000_500 + offset,
+        store_timestamp=STORED_MS + (offset if at is None else at),
         store_host=b"\x7f\x00\x00\x01\x00\x00\x2a\x9f",
         reconsume_times=0,
         prepared_transaction_offset=-1,
@@ -209,6 +211,7 @@ def listening(tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
                                 reply.ext,
                                 reply.body,
                                 reply.remark,
+                                "JAVA",
                             )
                         )
                     self.request.sendall(reply)

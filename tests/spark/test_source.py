@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.conftest import hang_up, pull_ext
+from tests.spark.conftest import STORED_MS, hang_up, pull_ext, stored
 
 from steelyard.errors import (
     BrokerError,
@@ -129,6 +130,47 @@ def test_offsets(peer: Peer, options: dict[str, str], expected: list[tuple[int, 
     peer.least = 100
     peer.committed["T", 1] = 107
     assert ranges(peer, **options) == expected
+
+
+def nearest(times: list[int], wanted: int) -> int:
+    """The place that a broker of 4.9 finds (ConsumeQueue.java, getOffsetInQueueByTime)."""
+    low, high = 0, len(times) - 1
+    left = right = -1
+    while low <= high:
+        middle = (low + high) // 2
+        if times[middle] == wanted:
+            return middle
+        if times[middle] > wanted:
+            high, right = middle - 1, middle
+        else:
+            low, left = middle + 1, middle
+    if left < 0 or right < 0:
+        return max(left, right)
+    return right if abs(wanted - times[left]) > abs(wanted - times[right]) else left
+
+
+@pytest.mark.parametrize("least", [0, 100])
+def test_a_time_is_exact_though_the_broker_finds_the_nearest_message(
+    peer: Peer, least: int
+) -> None:
+    times = [0, 2, 2, 2, 2, 2, 3, 9, 9, 9, 15, 15]
+    peer.queues["T"] = [[stored("T", 0, least + n, b"", at) for n, at in enumerate(times)]]
+    peer.least = least
+
+    def search(request: Command) -> Command:
+        found = least + nearest(times, int(request.ext["timestamp"]) - STORED_MS)
+        return Command(0, ext={"offset": str(found)})
+
+    peer.replies[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = search
+    end = least + len(times)
+    for time in range(-1, 18):
+        place = least + bisect_left(times, time)
+        text = str(STORED_MS + time)
+        latest = {"startingOffsetsByTimestampStrategy": "latest"}
+        assert ranges(peer, startingTimestamp=text, **latest) == [(0, place, end)][: end - place]
+        assert ranges(peer, endingTimestamp=text) == [(0, least, place)][: place - least]
+    with pytest.raises(ConfigError, match="no message stored at or after the time"):
+        ranges(peer, startingTimestamp=str(STORED_MS + 16))
 
 
 REFUSED = [

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError
 from steelyard.ledger.starts import QUERY_CLIENT
 from steelyard.spark.offsets import QueueName
+from steelyard.spark.options.given import NUMBER_MAX
 from steelyard.spark.options.reading import Options
 from steelyard.spark.servers.server_links import ServerLinks
 from steelyard.wire.remoting import fastjson, headers
@@ -24,11 +25,22 @@ from steelyard.wire.remoting.bodies import (
     TopicRouteData,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.command import LANGUAGE, Command
+from steelyard.wire.remoting.flags import PullFlag
+from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, retry_topic
 
 TOGETHER_MAX = 500
 """Requests that are sent before the first reply is read; their replies fit into a socket buffer."""
+
+NOTHING_FOUND = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+"""Answers to a pull that say where to continue."""
 
 INTERNAL = re.compile(
     rf"%.*|{DEFAULT_TOPIC}|RMQ_SYS_.*|rmq_sys_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT|SELF_TEST_TOPIC"
@@ -128,14 +140,107 @@ class Catalog(ServerLinks):
     def at_time(
         self, queues: Mapping[QueueName, str], times: Mapping[QueueName, int]
     ) -> dict[QueueName, int]:
-        """Return the first offset stored at a time (milliseconds) or later, or the latest."""
+        """Return the first offset stored at a time (milliseconds) or later, or the latest.
+
+        It may be a neighbour of that: see `first_at_time`.
+        """
+        return {queue: offset for queue, (offset, _) in self._searched(queues, times).items()}
+
+    def first_at_time(
+        self,
+        queues: Mapping[QueueName, str],
+        times: Mapping[QueueName, int],
+        earliest: Mapping[QueueName, int],
+        latest: Mapping[QueueName, int],
+    ) -> dict[QueueName, int]:
+        """Return what `at_time` does, exactly, from `earliest` to `latest`.
+
+        Apache's brokers before 5.1 answer with the message that is nearest to the time, before or
+        after it, or with any of those of that very millisecond (ConsumeQueue.java,
+        getOffsetInQueueByTime). So the messages there are looked at, and others if that is wrong.
+        """
+        low = {queue: earliest[queue] for queue in times}
+        high = {queue: latest[queue] for queue in times}
+        hints: dict[QueueName, int] = {}
+        for queue, (offset, is_exact) in self._searched(queues, times).items():
+            if is_exact:
+                low[queue] = high[queue] = min(max(offset, low[queue]), high[queue])
+            else:
+                hints[queue] = offset
+
+        def look(places: Mapping[QueueName, int]) -> None:
+            asked = {queue: at for queue, at in places.items() if low[queue] <= at < high[queue]}
+            for queue, (offset, stored) in self._stored(queues, asked).items():
+                if stored < times[queue]:
+                    low[queue] = min(max(offset, asked[queue]) + 1, high[queue])
+                else:
+                    high[queue] = asked[queue]
+
+        look(hints)
+        look({queue: offset - 1 for queue, offset in hints.items()})
+        while between := {at: (low[at] + high[at]) // 2 for at in low if low[at] < high[at]}:
+            look(between)
+        return low
+
+    def _searched(
+        self, queues: Mapping[QueueName, str], times: Mapping[QueueName, int]
+    ) -> dict[QueueName, tuple[int, bool]]:
+        """Return what brokers find at a time, and whether that is exact: whether they are ours."""
+        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
         requests = {
             queue: headers.SearchOffsetRequestHeader(
                 topic=queue[0], queue_id=queue[2], timestamp=time, bname=queue[1]
             )
             for queue, time in times.items()
         }
-        return self._offsets(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queues, requests)
+        found: dict[QueueName, tuple[int, bool]] = {}
+        for queue, reply in self._replies(code, queues, requests):
+            _check(reply, queues[queue])
+            offset = headers.read(headers.OffsetResponseHeader, reply.ext).offset
+            found[queue] = offset, reply.language == LANGUAGE
+        return found
+
+    def _stored(
+        self, queues: Mapping[QueueName, str], places: Mapping[QueueName, int]
+    ) -> dict[QueueName, tuple[int, int]]:
+        """Return offset and store time of the first message from each offset on.
+
+        Where there is none it is the offset asked for, and later than any time.
+        """
+        found: dict[QueueName, tuple[int, int]] = {}
+        left = dict(places)
+        while left:
+            requests = {
+                (topic, broker, queue_id): headers.PullMessageRequestHeader(
+                    consumer_group=self._options.consumer_group,
+                    topic=topic,
+                    queue_id=queue_id,
+                    queue_offset=offset,
+                    max_msg_nums=1,
+                    sys_flag=PullFlag.SUBSCRIPTION,
+                    commit_offset=0,
+                    suspend_timeout_millis=0,
+                    subscription="*",
+                    sub_version=0,
+                    expression_type="TAG",
+                    bname=broker,
+                )
+                for (topic, broker, queue_id), offset in left.items()
+            }
+            for queue, reply in self._replies(RequestCode.PULL_MESSAGE, queues, requests):
+                offset = left.pop(queue)
+                if reply.code == ResponseCode.SUCCESS:
+                    first = decode_records(reply.body)[0]
+                    found[queue] = first.queue_offset, first.store_timestamp
+                    continue
+                if reply.code not in NOTHING_FOUND:
+                    raise BrokerError(reply.code, reply.remark, queues[queue])
+                following = headers.read(headers.PullMessageResponseHeader, reply.ext)
+                if following.next_begin_offset > offset:
+                    left[queue] = following.next_begin_offset
+                else:
+                    found[queue] = offset, NUMBER_MAX
+        return found
 
     def committed(self, queues: Mapping[QueueName, str]) -> dict[QueueName, int]:
         """Return the progress of the consumer group, of queues where it has any."""

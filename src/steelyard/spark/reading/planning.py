@@ -164,9 +164,7 @@ def _placed(position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
 def _at_times(catalog: Catalog, position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
     addresses, time = bounds.known.addresses, position.time
     times = dict(position.times) if time is None else dict.fromkeys(addresses, time)
-    found = catalog.at_time(addresses, times)
-    # 5.x brokers may say one more than the end when nothing is that late
-    return {queue: min(offset, bounds.latest[queue]) for queue, offset in found.items()}
+    return catalog.first_at_time(addresses, times, bounds.earliest, bounds.latest)
 
 
 # -- checks ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, SteelyardError
 from steelyard.spark.options.reading import Options
 from steelyard.spark.reading import columns, record_batches
-from steelyard.spark.reading.catalog import Catalog, readable_queues
+from steelyard.spark.reading.catalog import NOTHING_FOUND, Catalog, readable_queues
 from steelyard.spark.reading.planning import QueueRange, data_loss
 from steelyard.spark.reading.record_columns import RecordOrigin
 from steelyard.spark.servers.link import Link
@@ -186,11 +186,7 @@ def _next_offset(
                     f"{queue.address} found messages at {offset}, but continues at {following}"
                 )
             return following
-        case (
-            ResponseCode.PULL_NOT_FOUND
-            | ResponseCode.PULL_RETRY_IMMEDIATELY
-            | ResponseCode.PULL_OFFSET_MOVED
-        ):
+        case code if code in NOTHING_FOUND:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
             following = header.next_begin_offset
             if options.fail_on_data_loss and _is_loss(reply.code, header, offset):

@@ -20,6 +20,9 @@ It is the highest whose behaviour we offer in full: from 5.x on peers expect POP
 paged metadata.
 """
 
+LANGUAGE = "PYTHON"
+"""The language that we report."""
+
 
 class Serialize(IntEnum):
     """Serialization of a frame's header. Source: remoting/protocol/SerializeType.java."""
@@ -43,7 +46,7 @@ class Command(msgspec.Struct, frozen=True, gc=False):
     ext: Mapping[str, str] = {}
     body: bytes = b""
     remark: str = ""
-    language: str = "PYTHON"
+    language: str = LANGUAGE
     version: int = VERSION
 
 
