@@ -84,6 +84,7 @@ def read_matching(
     stop = min(end, offset + SCAN_MESSAGES_MAX)
     while next_offset < stop and scanned < SCAN_BYTES_MAX and effort.left > 0:
         piece = log.read(next_offset, stop - next_offset, _PIECE_BYTES, None, end)
+        next_offset = piece.first_offset  # beyond what compaction removed
         if not piece.count:
             break
         scanned += len(piece.data)

@@ -21,14 +21,17 @@ from tests.nodes.broker.kafka.test_markers import known, mark
 from tests.nodes.broker.kafka.test_produce import send
 
 from steelyard.config import BrokerConfig, StoreConfig
-from steelyard.groups.remoting.subscriptions import ALL
+from steelyard.groups.remoting.subscriptions import ALL, Filter
 from steelyard.nodes.broker.compaction import passes
 from steelyard.nodes.broker.compaction.passes import of_one_pass
 from steelyard.nodes.broker.conversion.to_rocketmq import Conversion
+from steelyard.nodes.broker.filters import read_matching
+from steelyard.nodes.broker.turns import SLICE
+from steelyard.sql92.parser import parse
 from steelyard.store.check import CheckFinding, check
 from steelyard.store.files import Files
 from steelyard.store.memory import MemoryDisk
-from steelyard.types import joined
+from steelyard.types import Effort, joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import FetchResponse
@@ -394,7 +397,7 @@ def put(rig: Rig, link: int, body: bytes, key: str) -> int:
     return rig.send(link, body, topic="Table", i=properties).code
 
 
-def messages(rig: Rig, link: int) -> list[tuple[int, bytes]]:
+def messages(rig: Rig, link: int, **filtered: object) -> list[tuple[int, bytes]]:
     """What a consumer pulls from the beginning."""
     found: list[tuple[int, bytes]] = []
     log = rig.store.log("Table", 0)
@@ -402,7 +405,7 @@ def messages(rig: Rig, link: int) -> list[tuple[int, bytes]]:
     offset = 0
     while offset < log.max_offset:
         asked = pull_ext(topic="Table", queueId=0, queueOffset=offset, sysFlag=4)
-        answer = rig.ask(link, RequestCode.PULL_MESSAGE, asked)
+        answer = rig.ask(link, RequestCode.PULL_MESSAGE, asked | filtered)
         if answer.code == ResponseCode.SUCCESS:
             found += [(view.queue_offset, view.body) for view in decode_records(answer.body, "b")]
         following = int(answer.ext["nextBeginOffset"])
@@ -434,6 +437,31 @@ def test_a_rocketmq_topic_is_compacted_by_keys() -> None:
         asked = {"offset": addresses[number]}
         answer = rig.ask(link, RequestCode.VIEW_MESSAGE_BY_ID, asked)
         assert (answer.code == ResponseCode.SUCCESS) == (number >= end - 4)
+
+
+@pytest.mark.parametrize("condition", ["KEYS is not null", "KEYS = 'k2'", "KEYS is null"])
+def test_a_condition_is_met_beyond_what_compaction_removed(condition: str) -> None:
+    rig, link = rocketmq_rig()
+    for number in range(40):
+        assert put(rig, link, b"%d" % number, f"k{number % 4}") == 0
+    wait(rig)
+    left = messages(rig, link)
+    assert left[0][0] > 0
+    found = messages(rig, link, expressionType="SQL92", subscription=condition)
+    wanted = {"KEYS is not null": left, "KEYS is null": []}
+    assert found == wanted.get(condition, [each for each in left if each[0] % 4 == 2])
+
+
+def test_a_search_by_condition_gets_over_a_long_gap_between_batches() -> None:
+    rig = ready_rig()
+    write(rig, *[(b"a", b"")] * 1_000)
+    write(rig, (b"a", b""))
+    fill(rig)
+    compact(rig)
+    log = rig.log()
+    wanted = Filter(condition=parse("KEYS is not null"))
+    found = read_matching(log, 0, 32, 10_000, wanted, log.max_offset, Effort(SLICE))
+    assert (found.count, found.next_offset) == (0, 1_000)
 
 
 @pytest.mark.proof
