@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,7 @@ from pyspark.sql.types import (
     StructType,
 )
 from tests.api.conftest import Servers
-from tests.spark.conftest import Peer
+from tests.spark.conftest import Peer, stores
 
 from steelyard import Admin
 from steelyard.errors import BrokerError, ConfigError, MessageError, RemotingError, RouteError
@@ -31,6 +32,8 @@ from steelyard.spark.reading.pull import batches
 from steelyard.spark.schema import SCHEMA
 from steelyard.spark.writing.columns import read_columns
 from steelyard.spark.writing.sink import batch_writer, stream_writer
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import ClusterInfo
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import tag_code
@@ -331,6 +334,33 @@ def test_what_is_checked_before_a_batch(peer: Peer) -> None:
         batch_writer({"nameservers": "h:1", "topic": "T"}, struct({"body": "string"}), True)
     with pytest.raises(ConfigError, match=r"is for df\.write only"):
         stream_writer({"nameservers": "h:1", "sinkId": "T"}, struct({"body": "string"}))
+    with pytest.raises(RouteError, match="knows no topic 'T'"):
+        stream_writer({"nameservers": peer.address, "topic": "T"}, struct({"body": "string"}))
+
+
+def test_a_nameserver_that_has_just_started_is_asked_again(peer: Peer) -> None:
+    """It knows no topic before brokers have registered; a stream's driver leaves it to the tasks."""
+    bodies = stores(peer, "T")
+
+    def knows_nothing(request: Command) -> Command:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return Command(0, body=fastjson.write(ClusterInfo({}, {})))
+        return Command(ResponseCode.TOPIC_NOT_EXIST, remark="no topic")
+
+    for code in (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO):
+        peer.replies[code] = knows_nothing
+    given = {"nameservers": peer.address, "topic": "T"}
+    with pytest.raises(RemotingError, match=r"no broker has registered with 127\.0\.0\.1:\d+ yet"):
+        batch_writer(given, struct({"body": "string"}), False)
+    writer = stream_writer(given, struct({"body": "string"}))
+
+    def registered() -> None:
+        peer.replies.pop(RequestCode.GET_BROKER_CLUSTER_INFO)
+        peer.replies.pop(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+    threading.Timer(0.3, registered).start()
+    writer.write(iter([pa.RecordBatch.from_pylist([{"body": "a"}])]))
+    assert bodies == [b"a"]
 
 
 def test_the_documentation_has_the_table() -> None:

@@ -21,7 +21,7 @@ from steelyard.spark.reading.planning import QueueRange
 from steelyard.spark.reading.stream import RocketMQStreamReader
 from steelyard.spark.source import RocketMQDataSource
 from steelyard.wire.remoting import fastjson
-from steelyard.wire.remoting.bodies import ClusterInfo
+from steelyard.wire.remoting.bodies import BrokerData, ClusterInfo
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -343,7 +343,10 @@ def test_a_planned_topic_that_is_deleted(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("is_fatal", ["true", "false"])
-def test_a_nameserver_that_has_just_started_knows_no_topics_yet(peer: Peer, is_fatal: str) -> None:
+@pytest.mark.parametrize("registered", [(), ("broker-b",)])
+def test_a_nameserver_that_has_just_started_knows_no_topics_yet(
+    peer: Peer, registered: tuple[str, ...], is_fatal: str
+) -> None:
     """A planned batch waits until brokers have registered, and is not taken for deleted."""
     peer.fill("T", 2, 10)
     query = Query(peer)
@@ -352,12 +355,16 @@ def test_a_nameserver_that_has_just_started_knows_no_topics_yet(peer: Peer, is_f
 
     def knows_nothing(request: Command) -> Command:
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
-            return Command(0, body=fastjson.write(ClusterInfo({}, {})))
+            brokers = {name: BrokerData("Cluster", name, {0: "h:1"}) for name in registered}
+            return Command(0, body=fastjson.write(ClusterInfo(brokers, {"Cluster": registered})))
         return Command(ResponseCode.TOPIC_NOT_EXIST, remark="no topic")
 
     for code in (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO):
         peer.replies[code] = knows_nothing
-    with pytest.raises(RemotingError, match="no nameserver has an address of the broker"):
+    words = (
+        "no nameserver has an address of the broker" if registered else "no broker has registered"
+    )
+    with pytest.raises(RemotingError, match=words):
         Query(peer, query, failOnDataLoss=is_fatal)
     threading.Timer(0.3, peer.replies.clear).start()
     again = Query(peer, query, failOnDataLoss=is_fatal, retryTimeoutMs="30000")

@@ -87,7 +87,7 @@ class KafkaCluster:
                 return
         raise ConfigError(
             "option 'exactlyOnce' needs brokers of Steelyard with a Kafka listener (`steelyard up"
-            f" --kafka-port 9092`), and {' and '.join(clusters) or 'the cluster'} has none"
+            f" --kafka-port 9092`), and {' and '.join(clusters)} has none"
         )
 
     def broker(self, name: str) -> BrokerEntry:

@@ -59,7 +59,11 @@ class ServerLinks:
             del self._links[address]
 
     def route(self, topic: str) -> TopicRouteData:
-        """Return the route of a topic. Raises RouteError if there is none."""
+        """Return the route of a topic.
+
+        Raises RouteError if there is none, RemotingError if no broker has registered yet: a
+        nameserver that has just started knows no topic.
+        """
         header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
         try:
@@ -69,6 +73,7 @@ class ServerLinks:
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
+            self.cluster()
             raise RouteError(
                 f"{error.address} knows no topic {topic!r}: check its name, or create it"
                 " (steelyard admin updateTopic)"
@@ -93,9 +98,14 @@ class ServerLinks:
         return WritableRoute(queues, addresses)
 
     def cluster(self) -> ClusterInfo:
-        """Return the brokers that are registered."""
+        """Return the brokers that are registered. Raises RemotingError if there are none yet."""
         request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return self.any_nameserver(lambda link: fastjson.read(ClusterInfo, link.call(request).body))
+        found = self.any_nameserver(
+            lambda link: fastjson.read(ClusterInfo, link.call(request).body)
+        )
+        if not found.broker_addr_table:
+            raise RemotingError(f"no broker has registered with {', '.join(self._nameservers)} yet")
+        return found
 
     def settings(self, namespace: str) -> dict[str, str]:
         """Return what nameservers keep in a namespace; nothing if there is none."""

@@ -18,7 +18,7 @@ Spark calls them like this, for a batch or for each micro-batch of a stream:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, RemotingError, SteelyardError
 from steelyard.spark.options.writing import SinkOptions, read_sink_options
 from steelyard.spark.servers.kafka_cluster import KafkaCluster
 from steelyard.spark.servers.server_links import ServerLinks
@@ -60,12 +60,20 @@ def batch_writer(
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
-    """Return the writer of a micro-batch. Raises ConfigError.
+    """Return the writer of a micro-batch. Raises ConfigError, and RouteError for an unknown topic.
 
     In the output mode `complete` each micro-batch sends all rows of the result.
     """
     options = read_sink_options(given, "stream")
-    return RocketMQStreamWriter(options, read_columns(schema, options))
+    columns = read_columns(schema, options)
+    if options.topic:
+        # A nameserver that is away is tried again by the tasks.
+        with (
+            suppress(RemotingError),
+            ServerLinks(options.nameservers, options.timeout_ms, options.access) as servers,
+        ):
+            servers.route(options.topic)
+    return RocketMQStreamWriter(options, columns)
 
 
 class TaskWritten(WriterCommitMessage):
