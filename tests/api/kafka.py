@@ -60,6 +60,12 @@ class KafkaServers:
         ports = (int(address.rpartition(":")[2]) for address in (server.address, server.kafka))
         return next(ports), next(ports)
 
+    def restart_nameserver(self) -> None:
+        """Replace the nameserver by one that knows nothing yet."""
+        self._background.wait(self._nameserver.stop(), 60)
+        port = int(self.nameservers.rpartition(":")[2])
+        self._nameserver = self._background.wait(serve_nameserver(port=port))
+
     def stop(self) -> None:
         for name in list(self._brokers):
             self.stop_broker(name)

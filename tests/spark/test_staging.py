@@ -18,7 +18,7 @@ from tests.waiting import until
 from steelyard import Admin
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ConfigError, RemotingError, SteelyardError
 from steelyard.sasl.login import login_of
 from steelyard.servers.server import serve_broker, serve_nameserver
 from steelyard.spark.options.access import PLAIN, Access
@@ -148,10 +148,20 @@ def test_brokers_that_restart_between_write_and_commit(cluster: KafkaServers) ->
 def test_brokers_without_a_kafka_listener(tmp_path_factory: pytest.TempPathFactory) -> None:
     servers = Servers(tmp_path_factory.mktemp("plain"))
     try:
-        with pytest.raises(ConfigError, match="needs brokers of Steelyard with a Kafka listener"):
-            stage(options_of(servers.nameservers, "T"), "0.0", ["a"])
+        options = dataclasses.replace(options_of(servers.nameservers, "T"), retry_timeout_ms=0)
+        with pytest.raises(RemotingError, match="needs brokers of Steelyard with a Kafka listener"):
+            stage(options, "0.0", ["a"])
     finally:
         servers.stop()
+
+
+def test_a_nameserver_that_is_started_anew_does_not_know_the_listeners_at_once(
+    cluster: KafkaServers,
+) -> None:
+    options = topic_of(cluster, "Renamed")
+    cluster.restart_nameserver()
+    commit_all(options, WRITER, 3, stage(options, "0.0", names("a", 10)))
+    until(lambda: read(options) == names("a", 10))
 
 
 def test_a_time_out_that_brokers_do_not_allow(cluster: KafkaServers) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from steelyard.decoding import prepared
 from steelyard.driver.blocking_links import KafkaLink
-from steelyard.errors import ConfigError, KafkaError, ProtocolError, RemotingError, SteelyardError
+from steelyard.errors import KafkaError, ProtocolError, RemotingError, SteelyardError
 from steelyard.routes import layout as layouts
 from steelyard.routes.brokers import BrokerEntry, brokers_namespace
 from steelyard.routes.layout import LAYOUT_ATTRIBUTE, Layout, layouts_namespace
@@ -74,7 +74,10 @@ class KafkaCluster:
             del self._links[link.address]
 
     def refresh(self) -> None:
-        """Look up the brokers. Raises ConfigError if they have no Kafka listener."""
+        """Look up the brokers. Raises RemotingError if they have no Kafka listener.
+
+        They tell nameservers of it in rounds of seconds: one that was started anew learns it late.
+        """
         clusters = self._servers.cluster().cluster_addr_table
         for cluster in clusters:
             found = self._servers.settings(brokers_namespace(cluster))
@@ -85,7 +88,7 @@ class KafkaCluster:
                     for name, text in found.items()
                 }
                 return
-        raise ConfigError(
+        raise RemotingError(
             "option 'exactlyOnce' needs brokers of Steelyard with a Kafka listener (`steelyard up"
             f" --kafka-port 9092`), and {' and '.join(clusters)} has none"
         )
