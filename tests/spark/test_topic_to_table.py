@@ -108,6 +108,11 @@ WRONG = [
     (["--schema", "json", "--schema-ddl", "_topic int"], "two columns of the table would be named"),
     (["--schema", "json", "--schema-ddl", "day int"], "two columns of the table would be named"),
     (["--schema", "json"], "none of the first 1 messages is a JSON object"),
+    (
+        ["--schema", "json", "--option", "alignByTime=true"],
+        "none of the first 1 messages is a JSON",
+    ),
+    (["--schema", "json", "--option", "startingoffsets=latest"], "none of the first 1 messages is"),
     (["--partition-by", "colour"], "there is no column 'colour' to partition by"),
     (["--interval", "x"], "argument --interval: 'x' is not a number"),
     (["--to", "iceberg", "--out", "a.b.c"], "--to iceberg needs --checkpoint"),

@@ -13,6 +13,7 @@ import msgspec
 from steelyard.arguments import name_and_value, seconds, whole_number
 from steelyard.errors import ConfigError
 from steelyard.spark.options.reading import read_options
+from steelyard.spark.options.table import OPTIONS, named
 from steelyard.spark.reading.catalog import Catalog
 from steelyard.spark.reading.planning import look
 from steelyard.spark.session import MakeSession
@@ -205,8 +206,7 @@ def run_sink(options: argparse.Namespace, session: MakeSession) -> int:
     spark = session(options)
     if kept is None:
         if options.schema == "json" and not schema:
-            begin = {name: text for name, text in source.items() if name != "maxOffsetsPerTrigger"}
-            schema = inferred_json(spark, begin, options.infer_from)
+            schema = inferred_json(spark, _sample(source), options.infer_from)
         table_columns(
             payload_of(spark, given.kind, schema), options.prefix, options.partition_by
         )  # before anything is written
@@ -279,9 +279,20 @@ def _limits(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _source(options: argparse.Namespace) -> dict[str, str]:
-    source = {"startingOffsets": "earliest", **dict(options.option)}
+    source = dict(options.option)
+    given = {name.lower(): name for name in source}
+    source["startingOffsets"] = source.pop(given.get("startingoffsets", ""), "earliest")
     source |= {"nameservers": options.nameservers, "subscribe": options.topic}
     return source | {"maxOffsetsPerTrigger": str(options.batch_max)}
+
+
+def _sample(source: dict[str, str]) -> dict[str, str]:
+    """Return the options of a batch that begins where the stream does, but not at the latest."""
+    known = named(OPTIONS)
+    found = {name: text for name, text in source.items() if known[name.lower()].only != "stream"}
+    if found["startingOffsets"].strip() == "latest":
+        found["startingOffsets"] = "earliest"
+    return found
 
 
 def _check_topic(source: dict[str, str]) -> None:
