@@ -19,6 +19,7 @@ from steelyard import Admin
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.driver.loops import Background
 from steelyard.errors import ConfigError, RemotingError, SteelyardError
+from steelyard.routes.brokers import BrokerEntry
 from steelyard.sasl.login import login_of
 from steelyard.servers.server import serve_broker, serve_nameserver
 from steelyard.spark.options.access import PLAIN, Access
@@ -118,6 +119,14 @@ def test_a_batch_with_a_lost_transaction_commits_nothing(cluster: KafkaServers) 
     repeated = [*stage(options, "0.0", names("a", 3), writer), *stage(options, "1.0", names("b", 3), writer)]  # fmt: skip
     commit_all(options, writer, 1, repeated)
     until(lambda: read(options) == names("a", 3) + names("b", 3))
+
+
+def test_a_batch_of_too_many_tasks_is_told_what_to_do() -> None:
+    entry = BrokerEntry("broker-a", 0, "127.0.0.1:1", "127.0.0.1:1")
+    every = [Staged(f"{WRITER}:{task}.0", task, 0, entry) for task in range(10_001)]
+    words = r"10001 tasks wrote rows, and with 'exactlyOnce' 10000 can be .* use coalesce"
+    with pytest.raises(SteelyardError, match=words):
+        commit_all(options_of("127.0.0.1:1", "T"), WRITER, 1, every)
 
 
 def test_what_is_given_up_is_not_waited_for(cluster: KafkaServers) -> None:

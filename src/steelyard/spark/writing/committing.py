@@ -11,6 +11,7 @@ import msgspec
 
 from steelyard.errors import BrokerError, SteelyardError
 from steelyard.groups.kafka.transactional_ids import CommitTogether, OpenTransaction
+from steelyard.groups.kafka.transactions import TOGETHER_MAX
 from steelyard.routes.brokers import BrokerEntry
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.servers.kafka_cluster import KafkaCluster
@@ -58,6 +59,11 @@ def commit_all(options: SinkOptions, writer: str, number: int, every: Sequence[S
 
     Raises SteelyardError if nothing was committed, RemotingError if that is not known.
     """
+    if len(every) > TOGETHER_MAX:
+        raise SteelyardError(
+            f"batch {number} of {writer} was not committed: {len(every)} tasks wrote rows, and with"
+            f" 'exactlyOnce' {TOGETHER_MAX} can be committed together; use coalesce() to have fewer"
+        )
     asked = CommitTogether(
         writer,
         number,
