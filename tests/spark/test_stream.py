@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from random import Random
@@ -402,6 +403,19 @@ def test_without_a_nameserver_the_known_queues_are_read(peer: Peer) -> None:
     query.trigger()
     peer.replies[RequestCode.GET_ROUTEINFO_BY_TOPIC] = hang_up
     assert query.trigger() == 10
+
+
+def test_a_nameserver_that_is_gone_without_a_word_is_waited_for_once(peer: Peer) -> None:
+    peer.fill("T", 2, 10)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        query = Query(peer, nameservers=f"{address};{peer.address}", timeoutMs="200")
+        query.drain()
+        began = time.monotonic()
+        for _ in range(10):
+            query.trigger()
+        assert time.monotonic() - began < 1.9
+    assert sorted(query.read) == everything(peer)
 
 
 def test_what_does_not_pass_is_not_tried_again(peer: Peer) -> None:

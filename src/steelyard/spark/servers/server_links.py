@@ -134,12 +134,13 @@ class ServerLinks:
     def any_nameserver(self, ask: Callable[[Link], T]) -> T:
         """Ask the first nameserver that answers; raise the last one's error if none does.
 
-        Raises ConfigError for an address that is a broker's, or of a server of Kafka's.
+        The one that answered is asked first from then on: to ask a machine that is gone takes a
+        time-out. Raises ConfigError for an address that is a broker's, or of a server of Kafka's.
         """
         failure: SteelyardError | None = None
         for address in self._nameservers:
             try:
-                return ask(self.link(address))
+                found = ask(self.link(address))
             except RemotingError as error:
                 self.drop(address)
                 failure = explained(
@@ -149,6 +150,10 @@ class ServerLinks:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
                 failure = ConfigError(not_a_nameserver(address))
+            else:
+                others = (one for one in self._nameservers if one != address)
+                self._nameservers = (address, *others)
+                return found
         assert failure is not None, "the options have at least one nameserver"
         raise failure
 
