@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from steelyard.spark.extras import imported
 from steelyard.spark.table.files import DataFile
@@ -48,8 +49,8 @@ class DeltaLog:
 
         found = []
         for row in pa.table(table.get_add_actions()).to_pylist():
-            path = self.data / row["path"]
-            partition = partition_of(Path(row["path"]).parent)
+            path = self.data / unquote(row["path"])  # as in a URI
+            partition = partition_of(path.relative_to(self.data).parent)
             found.append(
                 DataFile(
                     path,
@@ -113,7 +114,7 @@ class DeltaLog:
         return AddAction(
             path=str(file.path.relative_to(self.data)),
             size=file.size_bytes,
-            partition_values=file.partition,
+            partition_values=dict(file.partition),
             modification_time=file.modified_ms,
             data_change=is_new,
             stats=json.dumps({"numRecords": file.rows}),

@@ -22,7 +22,7 @@ class DataFile:
     size_bytes: int
     rows: int
     modified_ms: int
-    partition: Mapping[str, str] = field(default_factory=dict)
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class TableLog(Protocol):
@@ -47,7 +47,7 @@ class TableLog(Protocol):
         """
 
 
-def found_file(path: Path, partition: Mapping[str, str]) -> DataFile:
+def found_file(path: Path, partition: Mapping[str, str | None]) -> DataFile:
     """Describe a file by what its footer and the file system say."""
     import pyarrow.parquet as pq
 

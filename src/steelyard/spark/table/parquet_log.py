@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOG = "_spark_metadata"
 SUFFIX = ".compact"
+NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What stands for null in the name of a folder."""
 LISTS_KEPT = 10
 """Older lists are deleted; a reader needs a list only while it opens it."""
 
@@ -118,10 +120,10 @@ class ParquetLog:
         return DataFile(path, entry["size"], entry["rows"], entry["modificationTime"], partition)
 
 
-def partition_of(folder: Path) -> dict[str, str]:
-    """Return the values in the names of folders, `day=2026-11-23/tags=a`."""
+def partition_of(folder: Path) -> dict[str, str | None]:
+    """Return the values in the names of folders that Spark made, `day=2026-11-23/tags=a`."""
     pairs = (part.partition("=") for part in folder.parts)
-    return {name: unquote(value) for name, _, value in pairs}
+    return {name: None if value == NULL else unquote(value) for name, _, value in pairs}
 
 
 def _entry(file: DataFile, batches: Mapping[str, int]) -> Entry:
