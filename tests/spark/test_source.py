@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[int, int]]
 OWN_TOPICS = ["TBW102", "%RETRY%g", "%DLQ%g", "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"]
+OWN_TOPICS += ["__consumer_offsets", "__transaction_state"]
 
 
 def reader(peer: Peer, **options: str) -> RocketMQReader:

@@ -318,6 +318,23 @@ def test_a_topic_that_the_options_no_longer_name(peer: Peer) -> None:
     assert len(query.read) == 20
 
 
+def test_a_pattern_that_matched_topics_of_coordinators_before(peer: Peer) -> None:
+    """As in checkpoints of version 0.1, also if the last batch was interrupted."""
+    for topic in ("T", "__consumer_offsets"):
+        peer.fill(topic, 1, 10)
+    before = Query(peer, subscribe="T,__consumer_offsets")
+    before.trigger()
+    before.plan()
+    query = Query(peer, before, subscribe="", subscribePattern=".*")
+    query.drain()
+    assert query.read == [(0, n) for n in range(10)]
+    peer.fill("T", 1, 12)
+    query = Query(peer, query, subscribe="", subscribePattern=".*")
+    query.reader.prepareForTriggerAvailableNow()
+    query.drain()
+    assert query.read == [(0, n) for n in range(12)]
+
+
 def test_a_planned_queue_that_disappears(peer: Peer) -> None:
     peer.fill("T", 2, 10)
     query = Query(peer)

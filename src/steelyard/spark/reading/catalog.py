@@ -45,9 +45,10 @@ NOTHING_FOUND = frozenset(
 INTERNAL = re.compile(
     rf"%.*|{DEFAULT_TOPIC}|RMQ_SYS_.*|rmq_sys_.*|SCHEDULE_TOPIC_XXXX|OFFSET_MOVED_EVENT|SELF_TEST_TOPIC"
     r"|BenchmarkTest|TRANS_CHECK_MAX_TIME_TOPIC|.*_REPLY_TOPIC"
+    r"|__consumer_offsets|__transaction_state|__share_group_state"
 )
 """Topics that a pattern does not match: retries, dead letters (`%RETRY%`, `%DLQ%`), and those of
-RocketMQ itself (TopicValidator.java)."""
+RocketMQ itself (TopicValidator.java) and of Kafka's coordinators (Topic.java)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from steelyard.spark.offsets import Offsets, QueueName, Range, aligned, from_jso
 from steelyard.spark.options.given import NUMBER_MAX
 from steelyard.spark.options.reading import Options
 from steelyard.spark.reading.admission import Admission
-from steelyard.spark.reading.catalog import Catalog, KnownQueues
+from steelyard.spark.reading.catalog import INTERNAL, Catalog, KnownQueues
 from steelyard.spark.reading.planning import QueueRange, data_loss, first_offsets, partitions
 from steelyard.spark.servers.patience import persist
 from steelyard.spark.shipping import Shipped
@@ -195,22 +195,23 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
         Queues whose broker was away when it was noted are added.
         """
         assert self._target is not None
-        if self._options.fail_on_data_loss and begun.keys() - self._target.keys():
+        missing = [one for one in begun.keys() - self._target.keys() if self._is_needed(one)]
+        if missing:
             found = persist(lambda: self._ask(begun), self._options.retry_timeout_ms)
-            for queue in begun.keys() - self._target.keys():
+            for queue in missing:
                 self._target[queue] = found[queue]
         return self._target
 
     def _ask(self, begun: Collection[QueueName]) -> Offsets:
-        """Return where the queues end; with failOnDataLoss all of `begun` must be among them."""
+        """Return where the queues end; those of `begun` that are needed must be among them."""
         known = self._refreshed(begun)
         try:
             latest = self._catalog.latest(known.addresses)
         except SteelyardError:
             self._known = None
             raise
-        if self._options.fail_on_data_loss:
-            for queue in sorted(set(begun) - latest.keys()):
+        for queue in sorted(set(begun) - latest.keys()):
+            if self._is_needed(queue):
                 raise self._absent(queue, known)
         return latest
 
@@ -232,10 +233,18 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow, 
         known = self._refreshed(queues)
         for queue in queues:
             if queue not in known.addresses and (
-                self._options.fail_on_data_loss or not known.is_gone(queue)
+                self._is_needed(queue) or not known.is_gone(queue)
             ):
                 raise self._absent(queue, known)
         return known
+
+    def _is_needed(self, queue: QueueName) -> bool:
+        """Return whether the query cannot go on without a queue of its checkpoint.
+
+        In version 0.1 patterns matched coordinators' topics.
+        """
+        was_matched = self._options.pattern and INTERNAL.fullmatch(queue[0])
+        return self._options.fail_on_data_loss and not was_matched
 
     def _absent(self, queue: QueueName, known: KnownQueues) -> RemotingError:
         self._known = None
