@@ -109,6 +109,13 @@ OFFSETS = [
         {"endingOffsetsByTimestamp": '{"T": {"broker-a": {"0": 1700000000501}}}'},
         [(0, 100, 101), (1, 100, 110)],
     ),
+    (
+        {
+            "queues": "broker-a:1",
+            "startingOffsetsByTimestamp": '{"T": {"broker-a": {"0": 1700000000509, "1": 1700000000507}}}',
+        },
+        [(1, 107, 110)],
+    ),
     ({"startingOffsets": "committed", "consumerGroup": "g"}, [(0, 100, 110), (1, 107, 110)]),
     ({"minPartitions": "3"}, [(0, 100, 105), (0, 105, 110), (1, 100, 110)]),
     ({"maxRecordsPerPartition": "6"}, [(0, 100, 105), (0, 105, 110), (1, 100, 105), (1, 105, 110)]),

@@ -163,7 +163,10 @@ def _placed(position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
 
 def _at_times(catalog: Catalog, position: ReadPosition, bounds: Bounds) -> dict[QueueName, int]:
     addresses, time = bounds.known.addresses, position.time
-    times = dict(position.times) if time is None else dict.fromkeys(addresses, time)
+    if time is not None:
+        times = dict.fromkeys(addresses, time)
+    else:
+        times = {queue: at for queue, at in position.times.items() if queue in addresses}
     return catalog.first_at_time(addresses, times, bounds.earliest, bounds.latest)
 
 
