@@ -175,7 +175,11 @@ SINK_OPTIONS = (
     Option("producerGroup", DEFAULT_GROUP, "the group named to brokers", ("group",)),
     *ACCESS,
     *SASL,
-    Option("sendBatchSize", "1000", "maximum number of messages per request"),
+    Option(
+        "sendBatchSize",
+        "1000",
+        "maximum number of messages per request; has no effect with exactlyOnce",
+    ),
     TIMEOUT,
     Option(
         "retryTimeoutMs",
