@@ -353,6 +353,7 @@ def test_a_nameserver_that_has_just_started_is_asked_again(peer: Peer) -> None:
     with pytest.raises(RemotingError, match=r"no broker has registered with 127\.0\.0\.1:\d+ yet"):
         batch_writer(given, struct({"body": "string"}), False)
     writer = stream_writer(given, struct({"body": "string"}))
+    stream_writer(given | {"nameservers": "127.0.0.1:1"}, struct({"body": "string"}))
 
     def registered() -> None:
         peer.replies.pop(RequestCode.GET_BROKER_CLUSTER_INFO)

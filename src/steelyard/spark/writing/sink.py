@@ -18,7 +18,7 @@ Spark calls them like this, for a batch or for each micro-batch of a stream:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -29,9 +29,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from steelyard.errors import ConfigError, RemotingError, SteelyardError
+from steelyard.errors import ConfigError, SteelyardError
 from steelyard.spark.options.writing import SinkOptions, read_sink_options
 from steelyard.spark.servers.kafka_cluster import KafkaCluster
+from steelyard.spark.servers.patience import passes
 from steelyard.spark.servers.server_links import ServerLinks
 from steelyard.spark.shipping import Shipped
 from steelyard.spark.writing.columns import read_columns
@@ -67,12 +68,12 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     options = read_sink_options(given, "stream")
     columns = read_columns(schema, options)
     if options.topic:
-        # A nameserver that is away is tried again by the tasks.
-        with (
-            suppress(RemotingError),
-            ServerLinks(options.nameservers, options.timeout_ms, options.access) as servers,
-        ):
-            servers.route(options.topic)
+        with ServerLinks(options.nameservers, options.timeout_ms, options.access) as servers:
+            try:
+                servers.route(options.topic)
+            except SteelyardError as error:
+                if not passes(error):  # tasks try the others again
+                    raise
     return RocketMQStreamWriter(options, columns)
 
 
