@@ -21,8 +21,9 @@ from pyspark.sql.types import (
 )
 from tests.api.conftest import Servers
 from tests.spark.conftest import Peer, stores
+from tests.waiting import until
 
-from steelyard import Admin
+from steelyard import Admin, Producer
 from steelyard.errors import BrokerError, ConfigError, MessageError, RemotingError, RouteError
 from steelyard.spark.options.reading import read_options
 from steelyard.spark.options.table import SINK_OPTIONS, markdown
@@ -182,6 +183,22 @@ def test_what_was_read_can_be_written(cluster: Servers) -> None:
         for topic in (source, copy)
     )
     assert first == second
+
+
+def test_what_was_delivered_late_can_be_written(cluster: Servers) -> None:
+    """Its properties of the timer are left out: the copy is readable at once."""
+    topic, copy = topic_of(cluster, "Late"), topic_of(cluster, "LateCopy")
+    with Producer("p", cluster.nameservers) as producer:
+        producer.send(topic, b"a", delay_ms=100, properties={"n": "1"})
+    until(lambda: len(read(cluster.nameservers, topic)) == 1)
+    (row,) = read(cluster.nameservers, topic)
+    assert "TIMER_OUT_MS" in dict(row["properties"])
+    types = {"body": "binary", "properties": "map<string,string>"}
+    write(cluster.nameservers, types, {name: row[name] for name in types}, topic=copy)
+    (copied,) = read(cluster.nameservers, copy)
+    names = [name for name, _ in copied["properties"]]
+    assert "n" in names
+    assert not [name for name in names if name.startswith("TIMER_")]
 
 
 def test_a_broker_that_comes_back_gets_what_is_left(cluster: Servers) -> None:

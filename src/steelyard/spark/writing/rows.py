@@ -13,8 +13,25 @@ from steelyard.errors import MessageError
 from steelyard.produce.rules import RESERVED_PROPERTIES
 from steelyard.spark.joining import Integers
 from steelyard.wire.remoting.names import DELAY_LEVEL_MAX
+from steelyard.wire.remoting.properties import (
+    TIMER_DEL_UNIQKEY,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
+    TIMER_PROPERTIES,
+)
 
-_RESERVED = pa.array([name.encode() for name in sorted(RESERVED_PROPERTIES)], pa.binary())
+_RESERVED_NAMES = RESERVED_PROPERTIES | {
+    *TIMER_PROPERTIES,
+    TIMER_OUT_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_DEQUEUE_MS,
+    TIMER_DEL_UNIQKEY,
+    "TIMER_ROLL_TIMES",
+    "TIMER_DELAY_LEVEL",
+}
+"""Also of 5.x (MessageConst.STRING_HASH_SET): a message that was delivered late keeps them."""
+_RESERVED = pa.array([name.encode() for name in sorted(_RESERVED_NAMES)], pa.binary())
 _SEPARATORS = (b"\x01", b"\x02")
 
 
