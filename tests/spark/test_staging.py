@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
 from tests.waiting import until
@@ -121,6 +123,19 @@ def test_a_batch_with_a_lost_transaction_commits_nothing(cluster: KafkaServers) 
     until(lambda: read(options) == names("a", 3) + names("b", 3))
 
 
+@pytest.mark.parametrize("body", ["x", "x" * 300])
+def test_a_topic_of_small_record_batches(cluster: KafkaServers, body: str) -> None:
+    topic = f"Small{len(body)}"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    settings = {"max.message.bytes": "10000"}
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(60)
+    options = options_of(cluster.nameservers, topic)
+    bodies = names(body, 3_000)
+    writer = f"spark-batch:{topic}"
+    commit_all(options, writer, 1, stage(options, "0.0", bodies, writer))
+    until(lambda: read(options) == bodies)
+
+
 def test_a_batch_of_too_many_tasks_is_told_what_to_do() -> None:
     entry = BrokerEntry("broker-a", 0, "127.0.0.1:1", "127.0.0.1:1")
     every = [Staged(f"{WRITER}:{task}.0", task, 0, entry) for task in range(10_001)]
@@ -169,7 +184,8 @@ def test_a_nameserver_that_is_started_anew_does_not_know_the_listeners_at_once(
 ) -> None:
     options = topic_of(cluster, "Renamed")
     cluster.restart_nameserver()
-    commit_all(options, WRITER, 3, stage(options, "0.0", names("a", 10)))
+    writer = "spark-batch:renamed"
+    commit_all(options, writer, 1, stage(options, "0.0", names("a", 10), writer))
     until(lambda: read(options) == names("a", 10))
 
 

@@ -106,12 +106,12 @@ def texts(data: bytes | Octets, firsts: Integers, ends: Integers) -> pa.StringAr
     return found
 
 
-def pieces(array: pa.Array, count_max: int) -> Iterator[pa.Array]:
-    """Cut an array into pieces of at most that many values, and of PIECE_BYTES_MAX if possible."""
+def pieces(array: pa.Array, count_max: int, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[pa.Array]:
+    """Cut an array into pieces of at most that many values, and of `bytes_max` if possible."""
     starts, _ = buffers(array)
     first = 0
     while first < len(array):
-        limit = int(np.searchsorted(starts, starts[first] + PIECE_BYTES_MAX, "right")) - 1
+        limit = int(np.searchsorted(starts, starts[first] + bytes_max, "right")) - 1
         end = min(max(limit, first + 1), first + count_max, len(array))
         yield array.slice(first, end - first)
         first = end

@@ -27,6 +27,7 @@ from steelyard.wire.kafka.messages.cluster import (
 VERSION = 4
 TRANSACTION = 1
 """Kind of coordinator."""
+BATCH_LIMIT = "max.message.bytes"
 CANDIDATES = 64
 """Ids that are tried at once, to find one with the right coordinator."""
 
@@ -101,15 +102,20 @@ class KafkaCluster:
             raise RemotingError(f"broker {name!r} has no Kafka listener yet")
         return self._brokers[name]
 
-    def layout(self, topic: str) -> Layout:
-        """Return the partitions of a topic. Raises RemotingError if there are none yet."""
+    def layout(self, topic: str) -> tuple[Layout, int | None]:
+        """Return the partitions of a topic, and the limit that it sets for a record batch.
+
+        Raises RemotingError if there are no partitions yet.
+        """
         text = self._servers.setting(layouts_namespace(self._cluster), topic)
         attributes = msgspec.json.decode(text, type=prepared(dict[str, str])) if text else {}
         if LAYOUT_ATTRIBUTE not in attributes:
             raise RemotingError(
                 f"the Kafka listeners of {self._cluster} do not know topic {topic!r} yet"
             )
-        return layouts.read(attributes[LAYOUT_ATTRIBUTE])
+        limit = attributes.get(BATCH_LIMIT, "")
+        found = layouts.read(attributes[LAYOUT_ATTRIBUTE])
+        return found, int(limit) if limit.isdecimal() else None
 
     def coordinated(self, writer: str, task: str) -> tuple[str, BrokerEntry]:
         """Return an id for the transactions of a task, and the broker that coordinates the writer.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -22,7 +23,7 @@ from steelyard.driver.blocking_links import KafkaLink
 from steelyard.errors import ConfigError, KafkaError, SteelyardError
 from steelyard.produce.rules import check_topic
 from steelyard.routes.layout import Layout
-from steelyard.spark.joining import pieces
+from steelyard.spark.joining import PIECE_BYTES_MAX, pieces
 from steelyard.spark.offsets import QueueName
 from steelyard.spark.options.writing import SinkOptions
 from steelyard.spark.servers.kafka_cluster import KafkaCluster
@@ -50,11 +51,26 @@ from steelyard.wire.kafka.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from steelyard.wire.kafka.records import HEADER_BYTES
 
 INIT_VERSION, ADD_VERSION, PRODUCE_VERSION = 4, 3, 9
 ACKS_ALL = -1
 ROWS_MAX = 10_000
 """Most rows of a record batch."""
+RECORD_BYTES = 10
+"""Most bytes of a record before what `kafka_batches.encode` makes."""
+
+
+class _Topic(NamedTuple):
+    """Where a topic's queues are, and how large its record batches may be.
+
+    `rows_max`, `bytes_max`: of encoded rows.
+    """
+
+    route: WritableRoute
+    layout: Layout
+    rows_max: int
+    bytes_max: int
 
 
 @dataclass(slots=True)
@@ -77,7 +93,7 @@ class Stager(UnderWay[_Batch]):
         self._task = task
         self._servers = ServerLinks(options.nameservers, options.timeout_ms, options.access)
         self._cluster = KafkaCluster(options, self._servers)
-        self._topics: dict[str, tuple[WritableRoute, Layout]] = {}
+        self._topics: dict[str, _Topic] = {}
         self._targets = Targets(options.topic, self._queues)
         self._sequences: dict[QueueName, int] = {}
         self._staged: Staged | None = None
@@ -95,10 +111,11 @@ class Stager(UnderWay[_Batch]):
         now = int(time.time() * 1000)
         for target in targets:
             chosen = encoded if target.rows is None else encoded.take(pa.array(target.rows))
-            (topic, broker, queue_id) = target.queue
-            partition = self._topics[topic][1].partition_of(broker, queue_id)
+            (name, broker, queue_id) = target.queue
+            topic = self._topics[name]
+            partition = topic.layout.partition_of(broker, queue_id)
             assert partition is not None, "_queues returns those of the layout"
-            for part in pieces(chosen, ROWS_MAX):
+            for part in pieces(chosen, topic.rows_max, topic.bytes_max):
                 sequence = self._sequences[target.queue]
                 self._sequences[target.queue] = (sequence + len(part)) % (1 << 31)
                 records = kafka_batches.seal(
@@ -146,7 +163,7 @@ class Stager(UnderWay[_Batch]):
         assert staged is not None, "it was begun"
         partitions: dict[str, list[int]] = {}
         for topic, broker, queue_id in queues:
-            number = self._topics[topic][1].partition_of(broker, queue_id)
+            number = self._topics[topic].layout.partition_of(broker, queue_id)
             partitions.setdefault(topic, []).append(number or 0)
         topics = [AddPartitionsToTxnTopic(topic, each) for topic, each in partitions.items()]
         request = AddPartitionsToTxnRequest(
@@ -194,11 +211,11 @@ class Stager(UnderWay[_Batch]):
             check_topic(topic)
             timeout_ms = self._options.retry_timeout_ms
             self._topics[topic] = persist(lambda: self._looked_up(topic), timeout_ms)
-        return self._topics[topic][0].queues
+        return self._topics[topic].route.queues
 
-    def _looked_up(self, topic: str) -> tuple[WritableRoute, Layout]:
+    def _looked_up(self, topic: str) -> _Topic:
         route = self._servers.writable(topic)
-        layout = self._cluster.layout(topic)
+        layout, limit = self._cluster.layout(topic)
         for _, broker, queue_id in route.queues:
             if layout.partition_of(broker, queue_id) is None:
                 raise KafkaError(
@@ -206,4 +223,9 @@ class Stager(UnderWay[_Batch]):
                     f"queue {queue_id} of broker {broker!r} is not a partition of {topic!r} yet",
                     retriable=True,
                 )
-        return route, layout
+        if limit is None:
+            return _Topic(route, layout, ROWS_MAX, PIECE_BYTES_MAX)
+        # A quarter is for what comes before each row, and the head of the batch.
+        rows_max = min(ROWS_MAX, max(limit // 4 // RECORD_BYTES, 1))
+        bytes_max = min(PIECE_BYTES_MAX, max(limit * 3 // 4 - HEADER_BYTES, 1))
+        return _Topic(route, layout, rows_max, bytes_max)
