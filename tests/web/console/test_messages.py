@@ -219,7 +219,7 @@ def test_a_queue_that_does_not_exist(
         ({"from": "2026-02-30"}, "from is '2026-02-30'"),
         ({"limit": "0"}, "limit is '0': expected `int` >= 1"),
         ({"limit": "ten"}, "limit is 'ten': expected `int`"),
-        ({"dialect": "mqtt"}, "dialect is 'mqtt': invalid enum value"),
+        ({"dialect": "mqtt"}, "dialect is 'mqtt'; expected one of: kafka, rocketmq"),
         ({"limitt": "1"}, "unknown parameter 'limitt'; did you mean limit?"),
         ({"topic": ""}, "topic is ''"),
     ],

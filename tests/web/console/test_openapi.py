@@ -110,6 +110,13 @@ def test_paths_that_are_none(consoles: Consoles, path: str) -> None:
     assert found.body["error"]
 
 
+@pytest.mark.parametrize("path", ["groups/mqtt/a", "groups/mqtt/a/lag", "topics/mqtt/a"])
+def test_below_an_unknown_dialect_there_is_nothing(consoles: Consoles, path: str) -> None:
+    found = ask(consoles.http, path)
+    assert found.status == 404
+    assert found.body["error"] == "dialect is 'mqtt'; expected one of: kafka, rocketmq"
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -117,6 +124,7 @@ def test_paths_that_are_none(consoles: Consoles, path: str) -> None:
         ("groups/kafka/a?x=%ff", "not one of names and values"),
         ("groups/kafka/a/lag?minutes=1&minutes=2", "given twice"),
         ("groups/kafka/a/lag?group=b", "unknown parameter 'group'"),
+        ("cluster?group=b", "there is no parameter 'group' here"),
         ("cluster?" + "&".join(f"a{n}=1" for n in range(200)), "not one of names and values"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -124,24 +124,31 @@ def question_of(found: Resolved, query: bytes) -> msgspec.Struct:
     except (UnicodeDecodeError, ValueError):
         raise RequestError(400, "the query is not one of names and values in UTF-8") from None
     given = dict(values)
+    known = sorted(fields - values.keys())
     for name, value in pairs:
-        if name not in fields or name in values:
-            raise RequestError(400, str(unknown("parameter", name, sorted(fields - values.keys()))))
+        if name not in known:
+            text = str(unknown("parameter", name, known))
+            raise RequestError(400, text if known else f"there is no parameter {name[:80]!r} here")
         if name in given:
             raise RequestError(400, f"parameter {name} is given twice; give it once")
         given[name] = value
     try:
         return msgspec.convert(given, prepared(operation.question), strict=False)
     except msgspec.ValidationError as error:
-        raise RequestError(400, _wrong(str(error), given)) from None
+        text = str(error)
+        # Below a dialect that does not exist there is nothing.
+        is_nowhere = text.startswith(_NO_CHOICE) and _AT.sub(r"\2", text) in values
+        wrong = _wrong(text, operation.question, given)
+        raise RequestError(404 if is_nowhere else 400, wrong) from None
 
 
 _AT = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _ABSENT = re.compile(r"Object missing required field `(.*)`")
+_NO_CHOICE = "Invalid enum value "
 
 
-def _wrong(text: str, given: Mapping[str, object] | None = None) -> str:
-    """Return what msgspec found wrong as a sentence that names the parameter."""
+def _wrong(text: str, kind: type[msgspec.Struct], given: Mapping[str, object] | None = None) -> str:
+    """Return what msgspec found wrong with a `kind` as a sentence that names the parameter."""
     absent = _ABSENT.match(text)
     if absent is not None:
         return f"{absent[1]} is missing; give it, too"
@@ -149,10 +156,28 @@ def _wrong(text: str, given: Mapping[str, object] | None = None) -> str:
     if found is None:
         return text[:1].lower() + text[1:]
     name = found[2]
+    if found[1].startswith(_NO_CHOICE):
+        value, choices = found[1].removeprefix(_NO_CHOICE), ", ".join(_choices(kind, name))
+        return f"{name} is {value[:80]}; expected one of: {choices}"
     shown = f" is {str(given[name])[:80]!r}" if given and name in given else ""
     if shown and "matching regex" in found[1]:
         return f"{name}{shown}, which it cannot be; see /openapi.json"
     return f"{name or 'the body'}{shown}: {found[1][:1].lower()}{found[1][1:]}"
+
+
+def _choices(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
+    """Yield the values of a field that may have only some."""
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    types = [field.type for field in info.fields if field.encode_name == name]
+    while types:
+        one = types.pop()
+        if isinstance(one, msgspec.inspect.Metadata):
+            types.append(one.type)
+        elif isinstance(one, msgspec.inspect.UnionType):
+            types += one.types
+        elif isinstance(one, msgspec.inspect.LiteralType):
+            yield from map(str, one.values)
 
 
 async def body_of(operation: ApiOperation, request: Request) -> msgspec.Struct | None:
@@ -170,7 +195,7 @@ async def body_of(operation: ApiOperation, request: Request) -> msgspec.Struct |
     try:
         return msgspec.convert(_whole(msgspec.json.decode(body)), prepared(operation.body))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise RequestError(400, _wrong(str(error))) from None
+        raise RequestError(400, _wrong(str(error), operation.body)) from None
 
 
 def _whole(value: object) -> object:
