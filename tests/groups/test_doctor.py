@@ -81,6 +81,12 @@ def test_nobody() -> None:
     )
 
 
+def test_readers_that_choose_their_queues_themselves_divide_nothing() -> None:
+    reader = replace(connection("c1"), subscription_table={}, consume_type="CONSUME_ACTIVELY")
+    seen = Observed("steelyard-metrics", NOW, {"a": reader, "b": None}, {"c1": None}, {})
+    assert diagnose(seen) == []
+
+
 def test_two_processes_under_one_client_id() -> None:
     twice = replace(
         HEALTHY, connections={"a": connection("c1", "c2", "c1"), "b": connection("c1", "c2")}

@@ -107,6 +107,8 @@ def diagnose(seen: Observed) -> list[Diagnosis]:
                 "start a consumer, and check that it uses this group's name and these nameservers",
             )
         ]
+    if _is_undivided(seen):
+        return [*_work(seen)]
     findings = [*_clients(seen), *_settings(seen)]
     if _broadcasting(seen):
         return findings  # every member reads every queue
@@ -225,6 +227,17 @@ def strategy_name(text: str) -> str:
     """
     class_name = text.partition("@")[0].rpartition(".")[2]
     return JAVA_STRATEGIES.get(class_name, class_name)
+
+
+def _is_undivided(seen: Observed) -> bool:
+    """Return whether the members choose their queues themselves, as the reader of metrics does.
+
+    They divide nothing among each other, and consumers of single pulls have nothing to report.
+    """
+    return not any(
+        found.subscription_table or found.consume_type != "CONSUME_ACTIVELY"
+        for found in _present(seen).values()
+    )
 
 
 def _broadcasting(seen: Observed) -> bool:
