@@ -139,8 +139,11 @@ class Flapping:
             if count >= FLAPS_MIN:
                 yield Flapper(name, count, flaps.times[-1])
 
-    def warning(self, group: str, name: str, now: int) -> str | None:
-        """Return what to tell people now that a name has joined; None for nothing."""
+    def warning(self, group: str, name: str, now: int, subject: str = "") -> str | None:
+        """Return what to tell people now that a name has joined; None for nothing.
+
+        `subject`: what people know it by; default: its name.
+        """
         flaps = self._flaps.get(group, {}).get(name)
         if flaps is None or flaps.count(now) < FLAPS_MIN:
             return None
@@ -148,9 +151,9 @@ class Flapping:
             return None
         flaps.told_at = now
         return (
-            f"group {group}: {name} has joined and gone {len(flaps.times)} times in the last half"
-            " an hour, each time within a minute, and the group rebalances each time: see why that"
-            " client ends"
+            f"group {group}: {subject or name} has joined and gone {len(flaps.times)} times in the"
+            " last half an hour, each time within a minute, and the group rebalances each time: see"
+            " why that client ends"
         )
 
     def check(self) -> None:

@@ -33,7 +33,8 @@ def changed(flapping: Flapping, change: GroupChange, now: int, effects: list[Log
     if change.cause == "subscription":
         return flapping.count(group, name, now)
     count = flapping.joined(group, client_id, name, now)
-    text = flapping.warning(group, name, now)
+    subject = name if name == client_id else f"a client at {name} (this time {client_id})"
+    text = flapping.warning(group, name, now, subject)
     if text is not None:
         effects.append(LogLine("WARNING", text))
     return count

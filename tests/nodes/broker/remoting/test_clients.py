@@ -300,7 +300,8 @@ def test_client_that_crashes_in_a_loop_is_told_of(rig: Rig) -> None:
         rig.advance(1_000)
         rig.event(Closed(link, "gone"))
     (told,) = [line.text for line in rig.told if line.level == "WARNING"]
-    assert told.startswith(f"group {GROUP}: 10.0.0.1 has joined and gone 3 times")
+    client = "a client at 10.0.0.1 (this time 10.0.0.1@3#9)"
+    assert told.startswith(f"group {GROUP}: {client} has joined and gone 3 times")
     joins = [one for one in rig.ledger() if isinstance(one, MemberJoined)]
     assert [one.flaps for one in joins] == [0, 0, 1, 2, 3]
 
