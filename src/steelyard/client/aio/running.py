@@ -49,6 +49,7 @@ class Running:
             tls=tls,
             address_translation=address_translation,
         )
+        self._name = name
         self._workers.post = self._hooks.post = self.driver.handle
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Task[None] | None = None
@@ -78,7 +79,9 @@ class Running:
 
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
-            raise ClosedError("started on another event loop: create a client for each loop")
+            raise ClosedError(
+                f"the {self._name} was started on another event loop: create one for each loop"
+            )
 
     def _deliver(self, ticket: int, handed: object) -> None:
         workers = self._hooks if type(handed) in self._beside else self._workers
