@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,4 +113,37 @@ def test_without_an_authorizer(plain: str, capsys: pytest.CaptureFixture[str]) -
         code, out, err = run(capsys, plain, *arguments)
         assert (code, out) == (1, ""), err
         assert err.count("\n") == 1
-        assert "SECURITY_DISABLED" in err or "Authorizer" in err
+        assert "the brokers have no authorizer; start them with --kafka-authorizer acl" in err
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    config = KafkaConfig(authorizer="acl", super_users=("User:admin",))
+    yield from serve(tmp_path_factory.mktemp("guarded"), config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "right"),
+    [
+        (("acl", "list"), "DESCRIBE"),
+        (("acl", "add", "--allow", "User:a", "--operation", "read", "--topic", "t"), "ALTER"),
+        (("acl", "delete", "--topic", "t"), "ALTER"),
+        (("user", "list"), "DESCRIBE"),
+        (("user", "delete", "a"), "DESCRIBE"),
+        (("user", "add", "a"), "ALTER"),
+    ],
+)
+def test_who_may_not_is_told_which_right_is_missing(
+    guarded: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    right: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    code = main(["admin", *arguments, "--kafka", guarded])
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (1, "")
+    words = f"the login must be a super user's, or have the right {right} to the cluster"
+    assert words in printed.err
+    assert printed.err.count("\n") == 1

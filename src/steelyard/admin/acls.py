@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin.answers import CommandOutcome
-from steelyard.admin.kafka_commands import AdministeredBrokers, add_kafka_command
+from steelyard.admin.kafka_commands import AdministeredBrokers, add_kafka_command, refusal
 from steelyard.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -182,14 +182,12 @@ async def _add(brokers: AdministeredBrokers, options: argparse.Namespace) -> Com
     _, answer = await brokers.ask(CREATE_ACLS, CreateAclsRequest(creations), CreateAclsResponse)
     for binding, result in zip(bindings, answer.results, strict=False):
         if result.error_code:
-            raise KafkaError(
-                result.error_code, f"the rule {binding}: {result.error_message or 'refused'}"
-            )
+            doing = f"the rule {binding} was not added"
+            raise refusal(result.error_code, doing, result.error_message, "ALTER")
     return _outcome(bindings, "added", "added")
 
 
 async def _list(brokers: AdministeredBrokers, options: argparse.Namespace) -> CommandOutcome:
-    from steelyard.driver.blocking_links import check_code
     from steelyard.wire.kafka.messages.acls import (
         DESCRIBE_ACLS,
         DescribeAclsRequest,
@@ -199,8 +197,10 @@ async def _list(brokers: AdministeredBrokers, options: argparse.Namespace) -> Co
     found: list[AclBinding] = []
     for each in _filters(options):
         request = DescribeAclsRequest(*_fields(each))
-        address, answer = await brokers.ask(DESCRIBE_ACLS, request, DescribeAclsResponse)
-        check_code(address, answer.error_code, "the question for access rules")
+        _, answer = await brokers.ask(DESCRIBE_ACLS, request, DescribeAclsResponse)
+        if answer.error_code:
+            doing = "access rules cannot be listed"
+            raise refusal(answer.error_code, doing, answer.error_message, "DESCRIBE")
         found += [_binding(of, acl) for of in answer.resources for acl in of.acls]
     return _outcome(sorted(found), "acls")
 
@@ -225,7 +225,7 @@ async def _delete(brokers: AdministeredBrokers, options: argparse.Namespace) -> 
         failures += [(acl.error_code, acl.error_message) for acl in result.matching_acls]
         for code, text in failures:
             if code:
-                raise KafkaError(code, text or "refused")
+                raise refusal(code, "access rules were not deleted", text, "ALTER")
         found += [_binding(acl, acl) for acl in result.matching_acls]
     return _outcome(sorted(found), "deleted", "deleted")
 

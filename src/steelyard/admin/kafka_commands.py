@@ -18,6 +18,7 @@ from steelyard.printable import printable_lines
 
 if TYPE_CHECKING:
     from steelyard.driver.awaited_links import KafkaRequester
+    from steelyard.errors import KafkaError
     from steelyard.wire.kafka.schema import Api, ApiMessage
 
     R = TypeVar("R", bound=ApiMessage)
@@ -72,6 +73,23 @@ async def _run(command: Command, options: argparse.Namespace) -> int:
     else:
         print(printable_lines(outcome.text), end="")
     return exits.SUCCESS
+
+
+def refusal(code: int, doing: str, told: str | None, right: str) -> KafkaError:
+    """Return the error of a request that was refused, with what would be right.
+
+    `told`: the broker's words. `right`: to the cluster, which the request needs.
+    """
+    from steelyard.errors import KafkaError
+    from steelyard.wire.kafka.errors import ErrorCode
+
+    names = {each.value: each.name for each in ErrorCode}
+    why = told or names.get(code, "refused")
+    if code == ErrorCode.SECURITY_DISABLED:
+        why = "the brokers have no authorizer; start them with --kafka-authorizer acl"
+    elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        why = f"the login must be a super user's, or have the right {right} to the cluster"
+    return KafkaError(code, f"{doing}: {why}")
 
 
 class AdministeredBrokers:

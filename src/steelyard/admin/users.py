@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.admin.answers import CommandOutcome
 from steelyard.admin.asking import read_password
-from steelyard.admin.kafka_commands import AdministeredBrokers, add_kafka_command
+from steelyard.admin.kafka_commands import AdministeredBrokers, add_kafka_command, refusal
 from steelyard.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -53,19 +53,20 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 async def _describe(brokers: AdministeredBrokers) -> Sequence[DescribeUserScramCredentialsResult]:
     """Return all users. Raises KafkaError or RemotingError."""
-    from steelyard.driver.blocking_links import check_code
     from steelyard.wire.kafka.messages.logins import (
         DESCRIBE_USER_SCRAM_CREDENTIALS,
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponse,
     )
 
-    address, answer = await brokers.ask(
+    _, answer = await brokers.ask(
         DESCRIBE_USER_SCRAM_CREDENTIALS,
         DescribeUserScramCredentialsRequest(None),
         DescribeUserScramCredentialsResponse,
     )
-    check_code(address, answer.error_code, "the question for users")
+    if answer.error_code:
+        doing = "users cannot be listed"
+        raise refusal(answer.error_code, doing, answer.error_message, "DESCRIBE")
     return answer.results
 
 
@@ -83,8 +84,8 @@ async def _alter(brokers: AdministeredBrokers, request: AlterUserScramCredential
     )
     for result in answer.results:
         if result.error_code:
-            text = f"user {result.user}: {result.error_message or 'refused'}"
-            raise KafkaError(result.error_code, text)
+            doing = f"user {result.user} was not changed"
+            raise refusal(result.error_code, doing, result.error_message, "ALTER")
 
 
 async def _add_user(brokers: AdministeredBrokers, options: argparse.Namespace) -> CommandOutcome:
