@@ -84,7 +84,13 @@ NO_SENDING = frozenset(
 )
 """Topics that clients must not send to (NOT_ALLOWED_SEND_TOPIC_SET)."""
 
-INTERNAL_TOPICS = frozenset(
+COORDINATOR_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+"""By their partitions, Kafka's groups and transactional ids belong to brokers.
+
+Kafka compacts them; here the coordinators write all rows again, and delete the rest.
+"""
+
+INTERNAL_TOPICS = COORDINATOR_TOPICS | frozenset(
     (
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
@@ -93,8 +99,6 @@ INTERNAL_TOPICS = frozenset(
         OP_TOPIC,
         GIVEN_UP_TOPIC,
         LEDGER_TOPIC,
-        "__consumer_offsets",
-        "__transaction_state",
     )
 )
 """Topics that have something of everybody: an account needs a permission of its own for them."""

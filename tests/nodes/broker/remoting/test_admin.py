@@ -248,3 +248,19 @@ def test_topics_of_the_system(rig: Rig) -> None:
     names = fastjson.read(TopicList, body).topic_list
     assert {"TBW102", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= set(names)
     assert names == tuple(sorted(names))
+
+
+@pytest.mark.parametrize(
+    "topic", ["__consumer_offsets", "__transaction_state", "SCHEDULE_TOPIC_XXXX"]
+)
+def test_topics_of_the_system_are_neither_changed_nor_deleted(rig: Rig, topic: str) -> None:
+    """Groups of Kafka clients would lose their coordinators. The Kafka listener refuses it as well."""
+    link = rig.connect()
+    for reply in (
+        rig.ask(link, CREATE, {**HEADER, "topic": topic}),
+        rig.ask(link, DELETE, {"topic": topic}),
+    ):
+        assert (reply.code, reply.remark) == (
+            ResponseCode.INVALID_PARAMETER,
+            f"The topic[{topic}] is conflict with system topic.",
+        )

@@ -32,6 +32,7 @@ from steelyard.nodes.broker.compaction.passes import (
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.statistics import BrokerStatistics
+from steelyard.nodes.broker.topics import COORDINATOR_TOPICS
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
@@ -44,8 +45,6 @@ PAUSE_MS = 2
 FLUSH_PAUSE_MS = 20
 """The pause while a pass waits for the disk."""
 RETRY_MS = 3_600_000
-NOT_COMPACTED = frozenset(("__consumer_offsets", "__transaction_state"))
-"""Topics that Kafka compacts; here their coordinators write all rows again, and delete the rest."""
 
 LOGS_MAX = 10_000
 """Logs that are looked at in one event, which takes some milliseconds."""
@@ -111,7 +110,7 @@ class LogCompaction:
             self._left = [
                 log
                 for log in self._store.all_logs()
-                if log.config.compacts and log.topic not in NOT_COMPACTED
+                if log.config.compacts and log.topic not in COORDINATOR_TOPICS
             ]
             self._best = None
         for _ in range(min(LOGS_MAX, len(self._left))):

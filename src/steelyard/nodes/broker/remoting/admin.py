@@ -28,7 +28,7 @@ from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
-from steelyard.nodes.broker.topics import ID_ATTRIBUTE, POLICY_ATTRIBUTE
+from steelyard.nodes.broker.topics import COORDINATOR_TOPICS, ID_ATTRIBUTE, POLICY_ATTRIBUTE
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import MessageQueue
@@ -106,9 +106,7 @@ class AdminHandlers:
     ) -> Command | None:
         """Create or change topics, all or none; their attributes are changes (`_asked_policy`)."""
         for config in configs:
-            if config.topic_name in self._topics.system:
-                remark = f"The topic[{config.topic_name}] is conflict with system topic."
-                return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+            self._check_not_system(config.topic_name)
         configs = tuple(self._with_attributes(config) for config in configs)
         for config in configs:
             self._topics.check_config(config)
@@ -119,6 +117,12 @@ class AdminHandlers:
         if new:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, request.reply(), effects)
+
+    def _check_not_system(self, topic: str) -> None:
+        """Raise Refusal for a topic of the servers, as the Kafka listener does for its own."""
+        if topic in self._topics.system or topic in COORDINATOR_TOPICS:
+            remark = f"The topic[{topic}] is conflict with system topic."
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
 
     def _with_attributes(self, asked: TopicConfig) -> TopicConfig:
         """Return a topic's settings with the attributes that it has after the changes asked for.
@@ -137,9 +141,7 @@ class AdminHandlers:
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
         header = request.header(headers.TopicRequestHeader)
-        if header.topic in self._topics.system:
-            remark = f"The topic[{header.topic}] is conflict with system topic."
-            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        self._check_not_system(header.topic)
         if self._topics.get(header.topic) is not None:
             self.delete(header.topic, now, effects)
         return self._registration.answer_when_known(request, request.reply(), effects)
