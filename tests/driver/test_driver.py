@@ -267,28 +267,36 @@ def test_requests_read_in_the_pass_in_which_a_link_chokes_are_neither_lost_nor_m
 
 
 def test_unfinished_frames_have_a_bound(run_scenario: Run) -> None:
-    """1. Three peers begin frames of 1 MB; the third exceeds the bound and is cut off. 2. The others end theirs."""
+    """1. A client sends a request, and begins a large one. 2. Two peers that never end a frame begin 1 MB each, and
+    exceed the bound: one of them is cut off. 3. The client, and who is left, end theirs."""
 
     async def scenario(bench: Any) -> None:
         node = bench.node()
-        address = await bench.serve(node, LinkLimits(unfinished_max=2_500_000))
+        address = await bench.serve(node, LinkLimits(unfinished_max=4_500_000))
+        driver = bench.drivers[0]
+        client_reader, client = await bench.connect(address)
+        request = encode(Command(2))
+        large = encode(Command(1, body=b"x" * 3_000_000))
+        client.write(request)
+        assert len(await read_commands(client_reader, 1)) == 1
+        client.write(large[:-1])
+        await bench.until(lambda: driver.unfinished == len(large) - 1)
         data = encode(Command(1, body=b"x" * 1_000_000))
         peers = [await bench.connect(address) for _ in range(2)]
-        for _, writer in peers:
+        for number, (_, writer) in enumerate(peers, 1):
             writer.write(data[:-1])
-        driver = bench.drivers[0]
-        await bench.until(lambda: driver.unfinished == 2 * (len(data) - 1))
-        reader, writer = await bench.connect(address)
-        writer.write(data[:-1])
+            if number == 1:
+                await bench.until(lambda: driver.unfinished == len(large) + len(data) - 2)
         async with asyncio.timeout(60):
-            assert await read_to_end(reader) == b""
-        assert driver.unfinished == 2 * (len(data) - 1)
-        writer.close()
-        for reader, writer in peers:
-            writer.write(data[-1:])
-            assert len(await read_commands(reader, 1)) == 1
-            writer.close()
+            assert await read_to_end(peers[0][0]) == b""
+        client.write(large[-1:])
+        assert len(await read_commands(client_reader, 1)) == 1
+        peers[1][1].write(data[-1:])
+        assert len(await read_commands(peers[1][0], 1)) == 1
         assert driver.unfinished == 0
+        for _, writer in peers:
+            writer.close()
+        client.close()
 
     run_scenario(scenario)
 

@@ -595,6 +595,14 @@ class Driver:
         self._failures.report(what, error, self.clock())
         wire.cut("an internal error")
 
+    def link_overflows(self) -> None:
+        """Cut the link with the largest unfinished frame, of silent ones if there are any."""
+        wire = max(
+            (each for each in self._links.values() if each.unfinished),
+            key=lambda each: (each.is_silent, each.unfinished),
+        )
+        wire.cut("too many bytes of unfinished frames")
+
     def link_closed(self, wire: Wire, reason: str) -> None:
         if self._links.pop(wire.link, None) is None:
             return

@@ -7,7 +7,9 @@ link:
   `LinkLimits.write_high` the link stops reading and keeps decoded messages until the buffer has
   drained. Only accepted links do so, because two peers that wait for each other would deadlock.
 - A peer that does not read pushed data is disconnected at `LinkLimits.write_max`.
-- Unfinished frames take at most `LinkLimits.unfinished_max` on all links together.
+- Unfinished frames take at most `LinkLimits.unfinished_max` on all links together. Beyond it the
+  link with most is disconnected, of those that never sent a whole message if there are any: whoever
+  sends ordinary messages must not suffer.
 - A link without traffic for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
   channelMaxIdleTimeSeconds).
 
@@ -55,7 +57,7 @@ class LinkLimits:
     write_max: int = 64 * 1024 * 1024
     """Unsent bytes above which a link is disconnected."""
     unfinished_max: int = 256 * 1024 * 1024
-    """Bytes of unfinished frames on all links; the link that exceeds it is disconnected."""
+    """Bytes of unfinished frames on all links above which one of them is disconnected."""
     idle_ms: int = 120_000
     """Silence after which a link is closed."""
     sweep_ms: int = 10_000
@@ -158,6 +160,7 @@ class LinkOwner(Protocol):
     def link_unanswered(self, wire: Wire, reason: str) -> None: ...
     def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None: ...
     def link_failed(self, wire: Wire, error: Exception) -> None: ...
+    def link_overflows(self) -> None: ...
     def clock(self) -> int: ...
 
 
@@ -172,7 +175,6 @@ class Wire(asyncio.Protocol):
         "_reason",
         "_sending",
         "_sends_files",
-        "_unfinished",
         "active_at",
         "address",
         "decoder",
@@ -192,6 +194,7 @@ class Wire(asyncio.Protocol):
         "out_bytes",
         "speech",
         "transport",
+        "unfinished",
     )
 
     transport: asyncio.Transport
@@ -233,7 +236,8 @@ class Wire(asyncio.Protocol):
         self._paused = False
         self._muted: asyncio.TimerHandle | None = None
         """Ends the time in which nothing is read, because the node wants nothing."""
-        self._unfinished = 0
+        self.unfinished = 0
+        """Bytes of a frame whose end has not come yet."""
         self._backlog: Sequence[object] = ()
         self._reason = ""
         self._sending: LinkSending | None = None
@@ -268,15 +272,15 @@ class Wire(asyncio.Protocol):
         except ProtocolError as error:
             if self._meets_stranger(data):
                 return
-            is_first = self.is_silent and not self._unfinished
+            is_first = self.is_silent and not self.unfinished
             self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
         except Exception as error:  # a bug of the decoder must not affect other links
             self._owner.link_failed(self, error)
             return
         if messages:
-            message_bytes = (self._unfinished + len(data)) // len(messages)
-            if self._unfinished:
+            message_bytes = (self.unfinished + len(data)) // len(messages)
+            if self.unfinished:
                 self._forget_unfinished()
             if self._backlog:  # read in the pass in which the link choked: it waits as well
                 self._backlog = [*self._backlog, *messages]
@@ -287,10 +291,10 @@ class Wire(asyncio.Protocol):
         else:
             if self._meets_stranger(data):
                 return
-            self._unfinished += len(data)
+            self.unfinished += len(data)
             self._owner.unfinished += len(data)
             if self._owner.unfinished > self._owner.limits.unfinished_max:
-                self.cut("too many bytes of unfinished frames")
+                self._owner.link_overflows()
 
     def _decrypted(self, encryption: LinkEncryption, data: bytes) -> bytes:
         """Return what received bytes contain; nothing if the link ends or is not secured yet.
@@ -367,7 +371,7 @@ class Wire(asyncio.Protocol):
 
         Then it is cut.
         """
-        if not self.dialed or not self.is_silent or self._unfinished:
+        if not self.dialed or not self.is_silent or self.unfinished:
             return False
         found = answerer(head)
         if found:
@@ -377,8 +381,8 @@ class Wire(asyncio.Protocol):
         return bool(found)
 
     def _forget_unfinished(self) -> None:
-        self._owner.unfinished -= self._unfinished
-        self._unfinished = 0
+        self._owner.unfinished -= self.unfinished
+        self.unfinished = 0
 
     # -- what the driver calls ---------------------------------------------------------------------
 
@@ -463,6 +467,7 @@ class Wire(asyncio.Protocol):
         """Close at once and discard unsent output."""
         self._reason = self._reason or reason
         self.hung = True
+        self._forget_unfinished()
         if self._sending is not None:
             self._sending.close()
         self.transport.abort()
