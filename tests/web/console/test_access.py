@@ -115,7 +115,7 @@ def test_a_cluster_that_is_down_is_told() -> None:
         view = ask(address, "cluster").body
         assert view["brokers"] == []
         assert view["nameservers"][0]["error"]
-        for path in ("groups", "topics", "groups/rocketmq/g"):
+        for path in ("groups", "topics", "groups/rocketmq/g", "groups/kafka/g", "topics/kafka/t"):
             found = ask(address, path)
             assert found.status == 502, (path, found)
             assert "127.0.0.1:1" in found.body["error"]

@@ -103,12 +103,14 @@ class NameserverCluster:
         }
 
     async def sources(self) -> Mapping[Dialect, DialectSource]:
-        found: dict[Dialect, DialectSource] = {"rocketmq": self._remoting}
+        """Return the sources; while no nameserver answers, both will say so."""
         try:
-            if await self._listeners():
-                found["kafka"] = self._kafka
+            has_kafka = bool(await self._listeners())
         except SteelyardError:
-            pass  # no nameserver answers, as the other source will say
+            has_kafka = True
+        found: dict[Dialect, DialectSource] = {"rocketmq": self._remoting}
+        if has_kafka:
+            found["kafka"] = self._kafka
         return found
 
     async def _bootstrap(self) -> Sequence[str]:
