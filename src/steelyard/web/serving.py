@@ -20,6 +20,7 @@ from steelyard.driver.listening import advertised, bind
 from steelyard.errors import ConfigError
 from steelyard.sasl.login import Login
 from steelyard.web.application import application, console_only
+from steelyard.web.connections import HttpConnection
 from steelyard.web.console.application import ConsoleApplication
 from steelyard.web.console.clusters import ListenerCluster, NameserverCluster
 from steelyard.web.console.contract import WatchedCluster
@@ -98,7 +99,7 @@ class HttpServer:
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                http="h11",
+                http=HttpConnection,
                 h11_max_incomplete_event_size=HEAD_BYTES_MAX,
                 ws="none",
                 server_header=False,

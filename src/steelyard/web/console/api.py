@@ -188,10 +188,15 @@ async def body_of(operation: ApiOperation, request: Request) -> msgspec.Struct |
     if kind != JSON:
         raise RequestError(415, f"the body must be JSON, with Content-Type: {JSON}")
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise RequestError(413, f"the body has more than {BODY_BYTES_MAX} bytes")
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES_MAX:
+                    raise RequestError(413, f"the body has more than {BODY_BYTES_MAX} bytes")
+    except TimeoutError:
+        text = f"the body did not come within {REQUEST_SECONDS:.0f} s"
+        raise RequestError(408, text, {"connection": "close"}) from None
     try:
         return msgspec.convert(_whole(msgspec.json.decode(body)), prepared(operation.body))
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
