@@ -19,9 +19,10 @@ from tests.nodes.broker.kafka.conftest import KafkaRig
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.logins.links import LOGIN_TIMEOUT_MS, LOGINS
+from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.users import User
 from steelyard.nodes.penalties import DELAYED_MAX
-from steelyard.nodes.seam import KAFKA, Admit, Closed, Effect, Opened, Received
+from steelyard.nodes.seam import KAFKA, Admit, Closed, Effect, Hang, Opened, Received
 from steelyard.sasl.credentials import SCRAM_MECHANISMS, credential_of
 from steelyard.sasl.login import exchange_of, login_of
 from steelyard.wire.kafka.apis import APIS
@@ -198,6 +199,20 @@ def test_who_does_not_log_in_is_closed(rig: LoginRig) -> None:
     assert rig.hung == []
     rig.advance(1)
     assert rig.hung == [1, rig.link]  # the first one never said anything
+
+
+def test_a_link_that_is_closed_for_its_request_may_take_long_to_end(rig: LoginRig) -> None:
+    """1. It sends what it may not, and does not read its answers, so that the connection does not end. 2. The time to
+    log in is over: nothing more is to be done."""
+    effects: list[Effect] = []
+    rig.logins.opened(Peer(77, "10.0.0.7:1", b""), rig.now)
+    metadata = next(api for api in APIS.values() if api.request is MetadataRequest)
+    request = Request(metadata, 9, 1, "client", MetadataRequest(None))
+    assert not rig.logins.admits(77, request, rig.now, effects)
+    assert [each.link for each in effects if isinstance(each, Hang)] == [77]
+    later: list[Effect] = []
+    rig.logins.due(rig.now + LOGIN_TIMEOUT_MS, later)
+    assert [each.link for each in later if isinstance(each, Hang)] == [1, rig.link]
 
 
 def test_a_listener_without_logins() -> None:

@@ -207,6 +207,7 @@ class LinkLogins:
             LoginEvent.EXPIRED if login.state is LoginState.OPEN else LoginEvent.REFUSED,
         )
         login.exchange = None
+        self._unfinished.pop(login.peer.link, None)
         ip = login.ip
         if now - self._strangers.get(ip, now - STRANGER_MS) >= STRANGER_MS:
             if len(self._strangers) >= 1_000:
@@ -383,7 +384,8 @@ class LinkLogins:
             effects.append(Hang(link, f"no login within {LOGIN_TIMEOUT_MS // 1000} s"))
 
     def check(self) -> None:
-        assert self._unfinished.keys() <= self._logins.keys()
+        for link in self._unfinished:
+            assert self._logins[link].state in (LoginState.NEW, LoginState.PROVING)
         for login in self._logins.values():
             assert (login.exchange is not None) == (login.state is LoginState.PROVING)
             assert login.user or login.state is not LoginState.OPEN
