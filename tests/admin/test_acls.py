@@ -91,6 +91,28 @@ def test_rules_come_are_listed_and_go(ruled: str, capsys: pytest.CaptureFixture[
             ("add", "--allow", "User:a", "--operation", "read", "--cluster", "--prefixed"),
             "one cluster only",
         ),
+        (
+            (
+                "add",
+                "--deny",
+                "User:a",
+                "--operation",
+                "read",
+                "--topic",
+                "t",
+                "--host",
+                "10.0.0.0/8",
+            ),
+            "--host is '10.0.0.0/8'; expected one IP address",
+        ),
+        (
+            ("add", "--deny", "User:a", "--operation", "read", "--topic", "t*"),
+            "no topic is called 't*'; --prefixed selects",
+        ),
+        (
+            ("add", "--allow", "User:a", "--operation", "all,write", "--group", "g"),
+            "there is no operation write of a group; expected one of: all, read, describe,",
+        ),
         (("delete",), "would delete all rules"),
         (("delete", "--prefixed"), "--prefixed needs"),
     ],

@@ -47,7 +47,7 @@ def _add_selection(parser: argparse.ArgumentParser, *, is_required: bool) -> Non
         metavar="NAME[,NAME]",
         required=is_required,
         help="all, read, write, create, delete, alter, describe, cluster_action, describe_configs,"
-        " alter_configs, idempotent_write, create_tokens, describe_tokens or two_phase_commit",
+        " alter_configs, idempotent_write or two_phase_commit",
     )
     what = parser.add_mutually_exclusive_group(required=is_required)
     for kind in ("topic", "group", "transactional-id"):
@@ -81,7 +81,39 @@ def _bindings(options: argparse.Namespace) -> list[AclBinding]:
     ]
     for each in found:
         check_binding(each)
+        _check_effect(each)
     return found
+
+
+def _check_effect(binding: AclBinding) -> None:
+    """Raise ConfigError for a rule that brokers would store, and that would never apply.
+
+    Operations: as kafka-acls.sh (AclCommand.java). Hosts are compared as text, and so are names.
+    """
+    import ipaddress
+
+    from steelyard.acl.bindings import ANY_NAME, OPERATIONS, AclOperation, ResourceType
+
+    kind, name, host = binding.resource_type, binding.resource_name, binding.host
+    possible = (AclOperation.ALL, *OPERATIONS[kind])
+    if binding.operation not in possible:
+        known = ", ".join(each.name.lower() for each in possible)
+        raise ConfigError(
+            f"there is no operation {binding.operation.name.lower()} of a {kind.name.lower()};"
+            f" expected one of: {known}"
+        )
+    if kind is ResourceType.TOPIC and name != ANY_NAME and ANY_NAME in name:
+        raise ConfigError(
+            f"no topic is called {name[:50]!r}; --prefixed selects all whose names begin with the"
+            " given one"
+        )
+    try:
+        if host != ANY_NAME:
+            ipaddress.ip_address(host)
+    except ValueError:
+        raise ConfigError(
+            f"--host is {host[:50]!r}; expected one IP address: rules know no networks and no names"
+        ) from None
 
 
 def _resource(options: argparse.Namespace) -> tuple[ResourceType | None, str | None]:
