@@ -119,13 +119,24 @@ def test_without_the_packages_one_line_says_what_to_install(tmp_path: Path) -> N
         assert "pip install 'steelyard[http]'" in said
 
 
-def test_a_console_that_others_reach_is_warned_of() -> None:
-    command = [*COMMAND, "http", "--nameserver", "127.0.0.1:1", "--port", "0", "--host", "0.0.0.0"]
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ((), b"sees groups and messages there without a login"),
+        (
+            ("--set", "allow_changes=true"),
+            b"there, and may reset offsets and delete topics, without a login",
+        ),
+    ],
+)
+def test_a_console_that_others_reach_is_warned_of(settings: tuple[str, ...], words: bytes) -> None:
+    there = ["--nameserver", "127.0.0.1:1", "--port", "0", "--host", "0.0.0.0"]
+    command = [*COMMAND, "http", *there, *settings]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"ready: ")
-        assert b"without a login" in process.stderr.readline()
+        assert words in process.stderr.readline()
         process.terminate()
         assert process.wait(60) == 0
 

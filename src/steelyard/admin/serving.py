@@ -234,7 +234,7 @@ async def _serve_http(options: argparse.Namespace) -> int:
     )
     console = f"console at http://{server.address}, " if config.console else ""
     ready = f"ready: {console}metrics at http://{server.address}/metrics"
-    return await _run_http_server(options, server, stop, ready)
+    return await _run_http_server(options, config, server, stop, ready)
 
 
 def run_console(options: argparse.Namespace) -> int:
@@ -268,7 +268,7 @@ async def _serve_console(options: argparse.Namespace) -> int:
         import webbrowser
 
         webbrowser.open(url)
-    return await _run_http_server(options, server, stop, f"ready: console at {url}")
+    return await _run_http_server(options, config, server, stop, f"ready: console at {url}")
 
 
 async def _kafka_brokers(options: argparse.Namespace) -> list[str]:
@@ -325,7 +325,11 @@ def _http_config(options: argparse.Namespace) -> HttpConfig:
 
 
 async def _run_http_server(
-    options: argparse.Namespace, server: HttpServer, stop: asyncio.Event, ready: str
+    options: argparse.Namespace,
+    config: HttpConfig,
+    server: HttpServer,
+    stop: asyncio.Event,
+    ready: str,
 ) -> int:
     """Serve until a signal comes, or whoever supervises this has ended. `ready`: what to say."""
     import asyncio
@@ -333,11 +337,13 @@ async def _run_http_server(
     from steelyard.addresses import is_loopback
 
     if not is_loopback(options.host):
+        changes = ", and may reset offsets and delete topics," if config.allow_changes else ""
         _warn(
             options,
             "http",
-            f"whoever reaches http://{server.address} sees groups and messages there, without a"
-            " login; to keep it to this machine: --http-host 127.0.0.1 of `up`, otherwise --host",
+            f"whoever reaches http://{server.address} sees groups and messages there{changes}"
+            " without a login; to keep it to this machine: --http-host 127.0.0.1 of `up`, otherwise"
+            " --host",
         )
     async with server:
         waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended())]
