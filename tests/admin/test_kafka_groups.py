@@ -20,7 +20,7 @@ from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
 from tests.waiting import PATIENCE_S, until
 
-from steelyard import Admin, PushConsumer, RouteError
+from steelyard import Admin, PullConsumer, PushConsumer, RouteError
 from steelyard.admin.main import main
 from steelyard.groups.doctor import Ailment
 from steelyard.groups.kafka.report import KafkaGroup
@@ -431,6 +431,22 @@ def test_a_group_of_the_other_protocol_is_said_to_be_one(
             "steelyard: ours is a RocketMQ group; use `steelyard admin consumerProgress -g ours`\n"
         )
         until(lambda: said() == wanted)
+
+
+def test_what_a_rocketmq_group_lacks_is_said_as_it_is(
+    servers: KafkaServers, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its member keeps its offsets itself. The advice was to use the command that was used."""
+
+    def said() -> str:
+        asked = ["admin", "consumerProgress", "-n", servers.nameservers, "-g", "onlooker"]
+        assert main(asked) == 1
+        return capsys.readouterr().err
+
+    with PullConsumer("onlooker", servers.nameservers) as consumer:
+        for queue in consumer.queues(topic):
+            consumer.max_offset(queue)
+        until(lambda: said() == "steelyard: group onlooker has not consumed anything yet\n")
 
 
 def test_commands_of_rocketmq_do_not_touch_a_kafka_group(

@@ -324,13 +324,14 @@ async def _raise_for_other_protocol(
         return
     found = ""
     with suppress(SteelyardError):
-        if await _is_kafka_group(admin, group):
-            found = f"{group} is a Kafka group; use `steelyard admin kafkaGroup -g {group}`"
-    with suppress(SteelyardError):
         if await _is_rocketmq_group(admin, group):
+            if f"Kafka group {group}" not in str(error):
+                return  # it was asked for as what it is
             found = (
                 f"{group} is a RocketMQ group; use `steelyard admin consumerProgress -g {group}`"
             )
+        elif await _is_kafka_group(admin, group):
+            found = f"{group} is a Kafka group; use `steelyard admin kafkaGroup -g {group}`"
     if found:
         raise RouteError(found) from error
 
