@@ -150,6 +150,17 @@ def test_a_static_member_is_upgraded_in_its_place() -> None:
     assert old.heartbeat(old.generation) is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_topic_that_has_grown_since_the_leader_assigned() -> None:
+    """The static member that is upgraded in its place changes nothing else that would begin a rebalance."""
+    rig = Rig()
+    old = ClassicClient(rig, "c", ["t"], instance="i")
+    settle(rig, old)
+    rig.world.set("t", 6)
+    new = Client(rig, "m1", ["t"], instance="i")
+    settle(rig, new)
+    assert shared(new, partitions=6)
+
+
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_upgrades_that_are_not_allowed(policy: str) -> None:
     rig = Rig(group_consumer_migration_policy=policy)

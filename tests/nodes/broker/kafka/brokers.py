@@ -58,7 +58,7 @@ from steelyard.wire.kafka.messages.topics import (
     CreateTopicsResponse,
 )
 from steelyard.wire.kafka.schema import ApiMessage
-from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
 START = 1_700_000_000_000
@@ -323,6 +323,10 @@ class Brokers:
 
     def create_queues(self, name: str, topic: str, queues: int) -> None:
         """Create a topic, or queues of it, through a broker's RocketMQ listener."""
+        assert self.ask_for_queues(name, topic, queues) == ResponseCode.SUCCESS
+
+    def ask_for_queues(self, name: str, topic: str, queues: int) -> int:
+        """Ask for a topic, or queues of it, through a broker's RocketMQ listener; the answer's code."""
         ext = {
             "topic": topic,
             "defaultTopic": "TBW102",
@@ -331,7 +335,7 @@ class Brokers:
             "perm": "6",
             "topicFilterType": "SINGLE_TAG",
         }
-        assert self.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        return self.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code
 
     def copy_config(self, name: str, topic: str, **changes: Any) -> None:
         """Store a topic's settings with changes in a broker's table, as a version before might have left them."""

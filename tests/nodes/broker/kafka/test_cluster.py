@@ -35,7 +35,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicState,
 )
 from steelyard.wire.kafka.schema import NO_ID
-from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 A, B, C = "broker-a", "broker-b", "broker-c"
@@ -179,7 +179,8 @@ def test_the_partitions_of_coordinators_stay_as_they_are(brokers: Brokers) -> No
     grow = CreatePartitionsRequest([CreatePartitionsTopic("__consumer_offsets", 60, None)])
     answer = brokers.ask(A, grow, 3, CreatePartitionsResponse)
     assert answer.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    brokers.create_queues(A, "__consumer_offsets", 60)
+    code = brokers.ask_for_queues(A, "__consumer_offsets", 60)
+    assert code == ResponseCode.INVALID_PARAMETER
     assert len(brokers.leaders(B, "__consumer_offsets")) == 50
 
 

@@ -680,9 +680,9 @@ def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
     """It has the layout among the attributes of its own topics only."""
     brokers = Brokers(listed=())
     brokers.start(A)
-    brokers.create_queues(A, "__consumer_offsets", 50)
-    old = {"steelyard.layout": "broker-a:50", "steelyard.id": "A" * 22}
-    brokers.copy_config(A, "__consumer_offsets", attributes=old)
+    brokers.create_queues(A, "old", 50)
+    attributes = {"steelyard.layout": "broker-a:50", "steelyard.id": "A" * 22}
+    brokers.copy_config(A, "old", topic_name="__consumer_offsets", attributes=attributes)
     brokers.kill(A)
     brokers.listed = (A, B)
     brokers.start(B)

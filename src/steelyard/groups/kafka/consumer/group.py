@@ -467,8 +467,19 @@ class ConsumerGroup:
         """Take the members of a classic group, in a new group; `save` then stores everything."""
         self.restore(stored)
         self.look_at_topics(anew=True)
+        if self._lacks_readers():
+            self.epoch += 1  # a topic has grown since the leader assigned
         self._unsaved = {*stored.members}
         self._is_unsaved = True
+
+    def _lacks_readers(self) -> bool:
+        """Return whether the target gives a partition of a subscribed topic to nobody."""
+        given = set().union(*self._targets.values())
+        return any(
+            TopicPartition(topic, number) not in given
+            for topic, count in self.partitions.items()
+            for number in range(count)
+        )
 
     def forget(self) -> None:
         self._records.erase(self.group_id, self._members)
