@@ -30,6 +30,7 @@ from steelyard.store.mending import put_right
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.scanning import (
     SECTOR_BYTES,
+    Place,
     ScannedEntry,
     begins_unwritten,
     ends_unwritten,
@@ -50,9 +51,6 @@ _HOLE_ROWS = 65_536
 """Rows of a hole that are made at once."""
 _HOLE_BYTES_MAX = (1 << 31) - 1
 """Most bytes that a row can describe; those of a larger hole describe its end."""
-
-Place = tuple[int, int]
-"""Position and offset."""
 
 
 class Repair:

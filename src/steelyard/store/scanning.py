@@ -32,7 +32,6 @@ _HEADS = re.compile(rb"(?s)(?=\x00\x00\x00.{9}(?:\x00{4}|\xff{4})\x02|.{4}\xda\x
 The leader epoch is 0 or -1, a batch's magic 2.
 """
 
-
 Place = tuple[int, int]
 """Position and offset."""
 

@@ -15,7 +15,7 @@ from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.repair import Repair
 from steelyard.store.runs import RUN_BYTES
-from steelyard.store.scanning import find_next, is_ahead, scan
+from steelyard.store.scanning import Place, find_next, is_ahead, scan
 from steelyard.store.segment import Origin, Segment
 from steelyard.store.segment_names import (
     INDEX_SUFFIXES,
@@ -27,9 +27,6 @@ from steelyard.store.segment_names import (
     segments_among,
 )
 from steelyard.store.times import Times
-
-Place = tuple[int, int]
-"""Position and offset."""
 
 
 class Segments:
