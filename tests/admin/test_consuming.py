@@ -126,6 +126,7 @@ def test_a_closed_pipe_ends_it_quietly(ports: Ports) -> None:
 
 
 def test_a_group_without_permission_is_refused(ports: Ports) -> None:
+    run("admin", "updateTopic", "-n", ports.nameserver, "-b", ports.broker, "-t", "Forbidden")
     produce(ports, "Forbidden", 3)
     group = ("admin", "updateSubGroup", "-n", ports.nameserver, "-b", ports.broker, "-g", "denied")
     assert run(*group, "-s", "false").returncode == 0
