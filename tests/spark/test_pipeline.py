@@ -20,6 +20,7 @@ from steelyard.ledger.events import (
     MemberJoined,
     Record,
 )
+from steelyard.ledger.tables import Costs
 from steelyard.spark import pipeline
 
 if TYPE_CHECKING:
@@ -133,10 +134,10 @@ def test_records_that_come_too_late_are_told(
 def test_tables_follow_the_ledger(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
     peer.put(LEDGER_TOPIC, ledger.encode(RECORDS[:5]))
 
-    def count() -> int | None:
-        """Rows of `rebalances`; None if a batch has replaced the open rows while they were read."""
+    def found() -> Costs | None:
+        """What the tables say; None if a batch has replaced the open rows while they were read."""
         try:
-            return pipeline.tables_in(spark, tmp_path).rebalances.count()
+            return pipeline.tables_in(spark, tmp_path).collect()
         except Py4JJavaError as error:
             if "FILE_NOT_EXIST" not in str(error):
                 raise
@@ -144,12 +145,11 @@ def test_tables_follow_the_ledger(spark: SparkSession, peer: Peer, tmp_path: Pat
 
     query = pipeline.follow_ledger(spark, peer.address, tmp_path, interval_s=0)
     try:
-        until(lambda: count() == 2)
+        until(lambda: (tables := found()) is not None and len(tables.rebalances) == 2)
         peer.put(LEDGER_TOPIC, ledger.encode(RECORDS[:5]), ledger.encode(RECORDS[5:]))
-        until(lambda: count() == 5)
+        until(lambda: found() == cost.costs(RECORDS))
     finally:
         query.stop()
-    assert pipeline.tables_in(spark, tmp_path).collect() == cost.costs(RECORDS)
 
 
 @pytest.mark.spark_long
