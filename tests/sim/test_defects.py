@@ -15,6 +15,7 @@ from steelyard.compaction.offset_map import OffsetMap
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import CorruptError
+from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.groups.remoting.ownership import HoldingState, Move
 from steelyard.nodes.access import guard
@@ -22,6 +23,7 @@ from steelyard.nodes.broker.kafka.service import KafkaService
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.remoting import delays, transactions
 from steelyard.nodes.broker.remoting.operations import Operations, TransactionOutcome
+from steelyard.nodes.broker.remoting.schedule import SECONDS, Schedule
 from steelyard.nodes.broker.remoting.transactions import Transactions
 from steelyard.nodes.broker.timers.timers import DelayedMessages
 from steelyard.nodes.consumer.remoting import holdings
@@ -40,6 +42,7 @@ from steelyard.sim.network import Weather
 from steelyard.sim.scenario import Fault, Scenario, load
 from steelyard.store import check, files, links, reads, salvage, table_records, tables
 from steelyard.store.files import Files
+from steelyard.store.log import Log
 from steelyard.store.reads import Slice
 from steelyard.store.segment import Segment
 from steelyard.store.store import Store
@@ -400,6 +403,27 @@ def test_a_store_that_takes_a_missing_descriptor_for_a_failed_disk(
     found = run(scenario).failure
     assert found is not None
     assert "Too many open files" in found
+
+
+CLOCKS = replace(load((FOLDER / "clocks_set_back.toml").read_text()), settle_ms=60_000)
+
+
+def test_retries_that_wait_for_an_earlier_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(CLOCKS).failure is None
+
+    def due_at(self: Schedule, log: Log, offset: int, level: int) -> int:
+        return log.stored_at(offset) + SECONDS[level - 1] * 1000
+
+    monkeypatch.setattr(Schedule, "_due_at", due_at)
+    assert "messages not finished" in (run(CLOCKS).failure or "")
+
+
+def test_groups_whose_next_target_waits_for_an_earlier_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load = ConsumerGroups.load
+    monkeypatch.setattr(ConsumerGroups, "load", lambda self, now: load(self, now + 10**9))
+    assert "did not reach the Kafka group" in (run(CLOCKS).failure or "")
 
 
 def test_a_store_that_believes_its_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,13 @@ def test_without_descriptors_a_broker_goes_on_with_what_it_has() -> None:
     assert "Refused(address='10.0.0.11:10911', reason='connection refused')" in text
 
 
+def test_a_broker_finds_its_clock_set_back() -> None:
+    fault = Fault(kind="set_clock_back", at_ms=9_000, for_ms=1_000, count=60_000, target="broker-a")
+    outcome = run(replace(CLUSTER, seed=1, faults=(fault,)), readable=True)
+    assert outcome.failure is None
+    assert [how for _, how in life(outcome, "broker-a")][:3] == ["starts", "dies: killed", "starts"]
+
+
 def test_a_broker_that_finds_no_descriptor_at_its_start_is_started_again() -> None:
     faults = (
         Fault(kind="descriptors", at_ms=8_000, for_ms=6_000, target="broker-a"),

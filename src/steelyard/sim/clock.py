@@ -1,4 +1,7 @@
-"""Clocks of simulated hosts, with a constant skew and a drift; they never go back during a run."""
+"""Clocks of simulated hosts, with a constant skew and a drift.
+
+They never go back while a process runs (`faults`: set_clock_back).
+"""
 
 from __future__ import annotations
 

@@ -76,6 +76,9 @@ QUOTA_SHARE = 0.2
 TIMERS_SHARE = 0.25
 """Of the seeds have messages that are delayed to the millisecond."""
 
+CLOCK_SHARE = 0.12
+"""Of the other seeds have brokers that find their clocks set back."""
+
 _APART: tuple[FaultKind, ...] = (
     "freeze",
     "flap",
@@ -85,10 +88,12 @@ _APART: tuple[FaultKind, ...] = (
     "rot_table",
     "descriptors",
     "suspend",
+    "set_clock_back",
 )
 """Drawn by themselves, not among the others."""
 
 
+_SET_BACK_MS = (1, 50, 3_000, 60_000, 3_600_000, 7_200_000)
 _SUSPENDED_MS = ((2_000, 30_000), (30_000, 180_000))
 
 
@@ -165,6 +170,10 @@ def draw(seed: int) -> Scenario:
     timers = Random(f"swarm {seed}, timers")
     if timers.random() < TIMERS_SHARE:
         scenario = replace(scenario, timers_of_100=timers.choice((5, 30, 100)))
+    else:  # those messages would wait for their time by the clock, hours perhaps
+        faults += _clocks_set_back(seed, until_ms)
+        faults.sort(key=lambda fault: fault.at_ms)
+        scenario = replace(scenario, faults=tuple(faults))
     return with_kafka_clients(scenario, until_ms)
 
 
@@ -212,6 +221,21 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
             at_ms, count = rng.randrange(FIRST_FAULT_MS, until_ms), rng.choice((1, 5, 20))
             faults.append(Fault(kind="rot_index", at_ms=at_ms, count=count))
     return faults
+
+
+def _clocks_set_back(seed: int, until_ms: int) -> list[Fault]:
+    rng = Random(f"swarm {seed}, clocks")
+    if rng.random() >= CLOCK_SHARE:
+        return []
+    return [
+        Fault(
+            kind="set_clock_back",
+            at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
+            for_ms=rng.randrange(*SHORT_MS),
+            count=rng.choice(_SET_BACK_MS),
+        )
+        for _ in range(rng.choice((1, 1, 2)))
+    ]
 
 
 def _rotten_logs(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]:

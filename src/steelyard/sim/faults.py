@@ -49,6 +49,7 @@ class Fates:
         self._do: dict[FaultKind, Callable[[Fault], bool]] = {
             "kill_broker": hit(lambda: cluster.brokers, self._kill_broker),
             "restart_broker": hit(lambda: cluster.brokers, self._restart_broker),
+            "set_clock_back": hit(lambda: cluster.brokers, self._set_clock_back),
             "power_broker": hit(lambda: cluster.brokers, self._power_broker),
             "kill_nameserver": hit(lambda: cluster.nameservers, self._kill_nameserver),
             "kill_member": hit(lambda: self._mortals, self._kill_member),
@@ -163,6 +164,12 @@ class Fates:
         self._cluster.power_lost.add(seat.name)
         self._cluster.power_cuts.add(seat.name)
         self._later(fault, lambda: self._power_on(seat))
+        return True
+
+    def _set_clock_back(self, fault: Fault, seat: Seat) -> bool:
+        seat.process.die("killed")
+        seat.host.set_clock_back(fault.count)
+        self._later(fault, lambda: self._cluster.start(seat))
         return True
 
     def _power_off(self, seat: Seat) -> None:

@@ -57,6 +57,9 @@ FaultKind = Literal[
     # a nameserver's or broker's process is stopped for for_ms, and then handles its timers before
     # what waits in its sockets
     "suspend",
+    # the broker is killed, and for_ms later started on a machine whose clock was set back by
+    # count ms
+    "set_clock_back",
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)

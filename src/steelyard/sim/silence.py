@@ -28,7 +28,8 @@ def check_expelled(
 ) -> None:
     """Check all records of all brokers. Raises Violation.
 
-    `hosts`: by the broker's name. `sessions_ms`: by group.
+    `hosts`: by the broker's name; those whose clock was set back are not checked.
+    `sessions_ms`: by group.
     """
     began = {
         (record.broker, record.group, record.at)
@@ -43,6 +44,8 @@ def check_expelled(
         if record.group in kafka_groups and place not in began:
             continue
         host, session_ms = hosts[record.broker], sessions_ms[record.group]
+        if host.was_set_back:
+            continue
         heard, at = (host.clock.true_time(time) for time in (record.heard, record.at))
         silent_ms = record.at - record.heard  # by the broker's clock, as its sessions
         ran_ms = silent_ms - paused_ms(host.pauses, heard, at)

@@ -14,6 +14,8 @@ from functools import partial
 from random import Random
 from typing import Protocol, assert_never
 
+from msgspec.structs import replace
+
 from steelyard.errors import DescriptorsError
 from steelyard.nodes.seam import (
     Address,
@@ -121,10 +123,17 @@ class Host:
         """
         self.pauses: list[tuple[int, int]] = []
         """From when until when its processes were paused, in true time."""
+        self.was_set_back = False
+        """Whether its clock was, so that earlier times of it are not comparable."""
 
     def exhaust(self, *, exhausted: bool) -> None:
         """Take all free file descriptors, or give them back. Open ones stay open."""
         self.exhausted = self.disk.exhausted = exhausted
+
+    def set_clock_back(self, by_ms: int) -> None:
+        """Set its clock back. No process may run on it: a node's time never goes back."""
+        self.clock = replace(self.clock, skew_ms=self.clock.skew_ms - by_ms)
+        self.was_set_back = True
 
 
 class Network(Protocol):
