@@ -8,7 +8,8 @@
     hole        unwritten bytes before whole entries, from a power cut: readers skip it
                 (`index.GIVEN_UP`)
 
-What is missing before the next segment is one of the last two, too: the file is extended by zeros.
+What is missing before the next segment after a clean stop is damage, too: the file is extended by
+zeros.
 
 The rows up to the last that describes an entry are trusted here; each is verified when it is used.
 The log after them is read. If a batch's rows are lost, so is its append time: it is then assumed to
@@ -271,7 +272,7 @@ class Repair:
             segment.files.truncate(segment.log_path, stop[0] - segment.base_position)
             self._file_end = stop[0]
         size = stop[0] - position
-        unwritten = not self._was_stopped and (is_missing or self._is_unwritten(position, size))
+        unwritten = not self._was_stopped and self._is_unwritten(position, size)
         kind = index.GIVEN_UP if unwritten else index.DAMAGED
         described = min(size, _HOLE_BYTES_MAX)
         tag_code = index.hole_tag(kind, self._newest)
@@ -281,7 +282,7 @@ class Repair:
             self._add(row * min(_HOLE_ROWS, stop[1] - number), 0)
         segment.size += size
         if is_missing:
-            with suppress(StorageError):  # otherwise the zeros count as damage the next time
+            with suppress(StorageError):  # after a kill the zeros would look unwritten
                 segment.index.flush()
         if not unwritten:
             self._damaged += 1

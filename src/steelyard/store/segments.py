@@ -255,17 +255,19 @@ class Segments:
 
         `end`: as in `Log.recover`.
 
-        Segments before the last are taken over unchanged if their sizes fit the next one. What is
-        missing before a segment with entries becomes offsets that are not readable (`repair`);
-        segments without entries after such a gap are cut.
+        Segments before the last are taken over unchanged if their sizes fit the next one. After a
+        clean stop, what is missing before a segment with entries becomes offsets that are not
+        readable (`repair`). Otherwise, and before segments without entries, the log is cut there:
+        after a power cut it must end before the first entry that is lost, because idempotent
+        producers repeat what was not acknowledged (Kafka: LogLoader.recoverLog).
         """
         names = self._segment_names()
         repairs: list[SegmentRepair] = []
         segments_cut = 0
         for number, name in enumerate(names):
             segment = self._found(name)
-            if self.all and self._lacks(self.all[-1], names[number:]):
-                repairs.append(self._bridge(now, name[:2], was_stopped=end is not None))
+            if end is not None and self.all and self._lacks(self.all[-1], names[number:]):
+                repairs.append(self._bridge(now, name[:2]))
             if self.all and not _follows(self.all[-1], name):
                 segments_cut += 1
                 repairs.append(SegmentRepair(bytes_cut=segment.size))
@@ -294,14 +296,14 @@ class Segments:
     ) -> Place | None:
         """Return where the log goes on after a segment with the sizes of its files.
 
-        None if that is unknown, or not to be bridged: if nothing of what follows was on the disk
-        when the power failed, as little of the segment's end may have been.
+        None if that is unknown, or not to be bridged: see `recover`.
         """
         if not later:
             return end if end is not None and end[0] == segment.end[0] else None
         following = later[0][:2]
         is_short = segment.end[0] < following[0]
-        return None if is_short and not any(map(self._has_entries, later)) else following
+        is_bridged = end is not None and any(map(self._has_entries, later))
+        return None if is_short and not is_bridged else following
 
     def _lacks(self, cleaned: Segment, later: list[SegmentName]) -> bool:
         """Return whether a segment is missing between a cleaned one and those with entries."""
@@ -311,12 +313,11 @@ class Segments:
             and any(map(self._has_entries, later))
         )
 
-    def _bridge(self, now: int, following: Place, *, was_stopped: bool) -> SegmentRepair:
+    def _bridge(self, now: int, following: Place) -> SegmentRepair:
         """Add a segment of offsets that are not readable, up to where the log goes on."""
         last = self.all[-1]
         bridge = self._begin(last.end)
-        repair = Repair(bridge, last.newest(), now, following, was_stopped=was_stopped)
-        return repair.run()
+        return Repair(bridge, last.newest(), now, following, was_stopped=True).run()
 
     def _has_entries(self, name: SegmentName) -> bool:
         """Return whether a segment has a whole entry."""
