@@ -16,6 +16,7 @@ from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.flags import decompress
 from steelyard.wire.remoting.ids import UniqueIds
 from steelyard.wire.remoting.message import (
+    BatchEntry,
     MessageView,
     batch_entries,
     decode_records,
@@ -79,7 +80,7 @@ def test_several_messages_become_one_batch() -> None:
     command = outgoing.command(prepared, QUEUE, TEMPLATE)
     assert (command.code, command.ext["m"]) == (RequestCode.SEND_BATCH_MESSAGE, "true")
     assert (command.ext["f"], command.ext["i"]) == ("0", "WAIT\x01true\x02")
-    first, second = list(batch_entries(command.body))
+    first, second = (BatchEntry(*entry) for entry in batch_entries(command.body))
     assert (first.flag, first.body, second.body) == (7, messages[0].body, b"y")
     unique = [decode_properties(entry.properties)["UNIQ_KEY"] for entry in (first, second)]
     assert prepared.message_id == ",".join(unique)

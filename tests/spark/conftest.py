@@ -152,7 +152,7 @@ def stores(peer: Peer, topic: str) -> list[bytes]:
     bodies: list[bytes] = []
 
     def store(request: Command) -> Command:
-        bodies.extend(entry.body for entry in batch_entries(request.body))
+        bodies.extend(body for _, body, _ in batch_entries(request.body))
         return Command(0, ext={"msgId": "m", "queueId": "0", "queueOffset": "0"})
 
     peer.replies[RequestCode.SEND_BATCH_MESSAGE] = store

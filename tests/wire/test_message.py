@@ -108,12 +108,10 @@ def test_golden_record_both_ways(golden: dict[str, str]) -> None:
 
 def test_golden_batch_both_ways(golden: dict[str, str]) -> None:
     data = bytes.fromhex(golden["batch encode (1 msg)"])
-    entries = list(batch_entries(data))
-    assert [(entry.flag, entry.body) for entry in entries] == [(0, b"hello")]
-    assert (
-        decode_properties(entries[0].properties)["UNIQ_KEY"] == "7F0000010001000000000000000000AA"
-    )
-    assert encode_batch(entries) == data
+    ((flag, body, properties),) = batch_entries(data)
+    assert (flag, body) == (0, b"hello")
+    assert decode_properties(properties)["UNIQ_KEY"] == "7F0000010001000000000000000000AA"
+    assert encode_batch([BatchEntry(flag, body, properties)]) == data
 
 
 def test_captured_records(captures: list[Any]) -> None:

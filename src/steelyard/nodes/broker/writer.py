@@ -21,11 +21,12 @@ from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.wire.kafka.records import with_offset
 from steelyard.wire.remoting.flags import tag_code
-from steelyard.wire.remoting.message import BatchEntry, encode_record, record_writer
+from steelyard.wire.remoting.message import batch_writer, encode_record
 from steelyard.wire.remoting.properties import TAGS, VALUE_END, Properties
 
+_END = VALUE_END.encode()
 _TAG = f"{TAGS}\x01".encode()
-_VALUE_END = ord(VALUE_END)
+_LATER_TAG = _END + _TAG
 
 
 Watcher = Callable[[str, int, int, list[Effect]], None]
@@ -113,36 +114,40 @@ class Writer:
         self,
         topic: str,
         queue_id: int,
-        messages: Sequence[BatchEntry],
+        messages: Sequence[tuple[int, bytes, bytes]],
         origin: BatchOrigin,
         now: int,
         effects: list[Effect],
     ) -> tuple[int, list[int]]:
         """Append messages, at least one, back to back, all or none.
 
-        Return the offset of the first and the address of each.
+        `messages`: flag, body and properties of each. Return the offset of the first and the
+        address of each.
         """
         log = self.log(topic, queue_id)
         first = offset = log.max_offset
         address = log.next_address
         log_base = address & ~POSITION_MASK
-        born_timestamp = origin.born_timestamp
-        write = record_writer(
-            topic, queue_id, origin.born_host, self.host, origin.sys_flag, origin.reconsume_times
+        write = batch_writer(
+            topic,
+            queue_id,
+            origin.born_host,
+            self.host,
+            origin.sys_flag,
+            origin.reconsume_times,
+            origin.born_timestamp,
+            now,
         )
-        entries: list[tuple[bytes, int]] = []
+        records: list[bytes] = []
         addresses: list[int] = []
-        for message in messages:
-            properties = message.properties
-            record = write(
-                message.flag, offset, address, born_timestamp, now, message.body, properties
-            )
-            entries.append((record, tag_code_of(properties)))
+        for flag, body, properties in messages:
+            record = write(flag, offset, address, body, properties)
+            records.append(record)
             addresses.append(address)
             address = log_base | address + len(record) & POSITION_MASK
             offset += 1
-        log.append_many(entries, now)
-        self.statistics.put_messages += len(entries)
+        log.append_many(records, [tag_code_of(properties) for _, _, properties in messages], now)
+        self.statistics.put_messages += len(records)
         self.statistics.put_bytes += distance(addresses[0], address)
         self.wrote(log, first, now, effects)
         return first, addresses
@@ -195,13 +200,13 @@ class Writer:
 
 def tag_code_of(properties: bytes) -> int:
     """Return the code of a message's tag, 0 without one."""
-    start = properties.find(_TAG)
-    while start > 0 and properties[start - 1] != _VALUE_END:  # the end of another property's name
-        start = properties.find(_TAG, start + 1)
-    if start < 0:
-        return 0
-    start += len(_TAG)
-    end = properties.find(_VALUE_END, start)
+    if properties.startswith(_TAG):
+        start = len(_TAG)
+    else:
+        start = properties.find(_LATER_TAG) + len(_LATER_TAG)
+        if start < len(_LATER_TAG):
+            return 0
+    end = properties.find(_END, start)
     return _code_of(properties[start:end] if end >= 0 else properties[start:])
 
 

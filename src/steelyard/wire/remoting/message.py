@@ -22,7 +22,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import msgspec
 
@@ -61,6 +61,14 @@ _HEADS = {
 }
 """The parts before the body, by the IPv6 bits of the system flag."""
 
+_SYS_FLAG_POSITION = 36
+_BODY_SIZE_BYTES = 4
+_BATCH_HEADS = {
+    v6_flags: struct.Struct(f">iIIiiqq{head.size - _SYS_FLAG_POSITION - _BODY_SIZE_BYTES}si")
+    for v6_flags, head in _HEADS.items()
+}
+"""The same, with what is alike in the records of a batch in one piece."""
+
 _PARTS = {
     v6_flags: struct.Struct(f">iI12xq8xiq{head.size - 52}xi") for v6_flags, head in _HEADS.items()
 }
@@ -70,12 +78,13 @@ _PLAIN_PARTS = _PARTS[0]
 _HEAD = _HEADS[0]
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _SYS_FLAG = struct.Struct(">i")
-_SYS_FLAG_POSITION = 36
 _PROPERTIES_SIZE = struct.Struct(">H")
 _RECORD_BYTES_MIN = _HEAD.size + 1 + _PROPERTIES_SIZE.size
 
 RecordWriter = Callable[[int, int, int, int, int, bytes, bytes], bytes]
 """See `record_writer`."""
+BatchWriter = Callable[[int, int, int, bytes, bytes], bytes]
+"""See `batch_writer`."""
 _BATCH_HEAD = struct.Struct(">iiiii")
 
 
@@ -103,18 +112,12 @@ def encode_record(
 
     Raises MessageError if topic or properties are too long, or a number does not fit its field.
     """
-    name = topic.encode()
-    if len(name) > _TOPIC_BYTES_MAX:
-        raise MessageError(f"topic of {len(name)} bytes; the limit is {_TOPIC_BYTES_MAX}")
+    magic, topic_part = _topic_part(topic)
     if len(properties) > props.PROPERTIES_BYTES_MAX:
         raise _too_long(properties)
     v6_flags = _v6_flags(born_host, store_host)
     head = _HEADS[v6_flags]
-    if len(name) <= _SHORT_TOPIC_BYTES_MAX:
-        magic, topic_size = MAGIC, len(name).to_bytes(1, "big")
-    else:
-        magic, topic_size = MAGIC_LONG_TOPIC, len(name).to_bytes(2, "big")
-    size = head.size + len(body) + len(topic_size) + len(name) + 2 + len(properties)
+    size = head.size + len(body) + len(topic_part) + _PROPERTIES_SIZE.size + len(properties)
     try:
         fixed = head.pack(
             size,
@@ -135,7 +138,8 @@ def encode_record(
         )
     except struct.error as error:
         raise _out_of_range(error) from None
-    return b"".join((fixed, body, topic_size, name, len(properties).to_bytes(2, "big"), properties))
+    properties_size = _PROPERTIES_SIZE.pack(len(properties))
+    return b"".join((fixed, body, topic_part, properties_size, properties))
 
 
 @lru_cache(1_000)
@@ -153,12 +157,8 @@ def record_writer(
     properties. The IPv6 bits of `sys_flag` are set from the hosts; there is no transaction. It
     raises MessageError as `encode_record` does.
     """
-    name = topic.encode()
-    assert len(name) <= _TOPIC_BYTES_MAX
+    magic, topic_part = _topic_part(topic)
     v6_flags = _v6_flags(born_host, store_host)
-    is_short = len(name) <= _SHORT_TOPIC_BYTES_MAX
-    magic = MAGIC if is_short else MAGIC_LONG_TOPIC
-    topic_part = len(name).to_bytes(1 if is_short else 2, "big") + name
     pack, pack_size, crc32 = _HEADS[v6_flags].pack, _PROPERTIES_SIZE.pack, zlib.crc32
     overhead = _HEADS[v6_flags].size + len(topic_part) + _PROPERTIES_SIZE.size
     sys_flag = sys_flag & ~0x30 | v6_flags
@@ -198,6 +198,76 @@ def record_writer(
         return b"".join((fixed, body, topic_part, pack_size(properties_size), properties))
 
     return write
+
+
+def batch_writer(
+    topic: str,
+    queue_id: int,
+    born_host: bytes,
+    store_host: bytes,
+    sys_flag: int,
+    reconsume_times: int,
+    born_timestamp: int,
+    store_timestamp: int,
+) -> BatchWriter:
+    """Return a `record_writer` for records that also have their timestamps in common: faster still.
+
+    It takes flag, queue offset, physical offset, body and properties. Raises MessageError, and so
+    does the function.
+    """
+    magic, topic_part = _topic_part(topic)
+    v6_flags = _v6_flags(born_host, store_host)
+    head = _HEADS[v6_flags]
+    try:
+        alike = head.pack(
+            *(0, magic, 0, queue_id, 0, 0, 0, sys_flag & ~0x30 | v6_flags),
+            *(born_timestamp, born_host, store_timestamp, store_host, reconsume_times, 0, 0),
+        )[_SYS_FLAG_POSITION:-_BODY_SIZE_BYTES]
+    except struct.error as error:
+        raise _out_of_range(error) from None
+    pack, pack_size, crc32 = _BATCH_HEADS[v6_flags].pack, _PROPERTIES_SIZE.pack, zlib.crc32
+    overhead = head.size + len(topic_part) + _PROPERTIES_SIZE.size
+    bytes_max = props.PROPERTIES_BYTES_MAX
+    join = b"".join
+
+    def write(
+        flag: int, queue_offset: int, physical_offset: int, body: bytes, properties: bytes
+    ) -> bytes:
+        body_size, properties_size = len(body), len(properties)
+        if properties_size > bytes_max:
+            raise _too_long(properties)
+        size = overhead + body_size + properties_size
+        crc = crc32(body) & _CRC_MASK
+        try:
+            fixed = pack(
+                size,
+                magic,
+                crc,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                alike,
+                body_size,
+            )
+        except struct.error as error:
+            raise _out_of_range(error) from None
+        return join((fixed, body, topic_part, pack_size(properties_size), properties))
+
+    return write
+
+
+def _topic_part(topic: str) -> tuple[int, bytes]:
+    """Return the magic of a topic's records, and the topic as it stands in them, size first.
+
+    Raises MessageError if it is too long.
+    """
+    name = topic.encode()
+    if len(name) > _TOPIC_BYTES_MAX:
+        raise MessageError(f"topic of {len(name)} bytes; the limit is {_TOPIC_BYTES_MAX}")
+    if len(name) <= _SHORT_TOPIC_BYTES_MAX:
+        return MAGIC, len(name).to_bytes(1, "big") + name
+    return MAGIC_LONG_TOPIC, len(name).to_bytes(2, "big") + name
 
 
 def _v6_flags(born_host: bytes, store_host: bytes) -> int:
@@ -469,7 +539,7 @@ def record_parts(data: bytes, position: int = 0) -> tuple[int, int, int, int, by
 # -- batches ---------------------------------------------------------------------------------------
 
 
-class BatchEntry(msgspec.Struct, frozen=True, gc=False):
+class BatchEntry(NamedTuple):
     """One message of a batch; topic and queue are in the header of the request."""
 
     flag: int
@@ -480,31 +550,35 @@ class BatchEntry(msgspec.Struct, frozen=True, gc=False):
 def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
     """Encode the body of SEND_BATCH_MESSAGE. Raises MessageError if properties are too long."""
     parts: list[bytes] = []
-    for message in messages:
-        body, properties = message.body, message.properties
+    for flag, body, properties in messages:
         if len(properties) > props.PROPERTIES_BYTES_MAX:
             raise _too_long(properties)
         size = _BATCH_HEAD.size + len(body) + 2 + len(properties)
         # Magic and CRC are 0: the broker computes its own.
-        parts.append(_BATCH_HEAD.pack(size, 0, 0, message.flag, len(body)))
+        parts.append(_BATCH_HEAD.pack(size, 0, 0, flag, len(body)))
         parts.append(body)
         parts.append(len(properties).to_bytes(2, "big"))
         parts.append(properties)
     return b"".join(parts)
 
 
-def batch_entries(body: bytes) -> Iterator[BatchEntry]:
-    """Decode the messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError for anything else."""
+def batch_entries(body: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Decode the messages of a SEND_BATCH_MESSAGE body: what `BatchEntry` has, as plain tuples.
+
+    Those are made in a quarter of the time. Raises ProtocolError for anything else.
+    """
+    unpack, head_bytes, end_of_all = _BATCH_HEAD.unpack_from, _BATCH_HEAD.size, len(body)
     position = 0
     try:
-        while position < len(body):
-            size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(body, position)
-            start = position + _BATCH_HEAD.size
+        while position < end_of_all:
+            size, _, _, flag, body_size = unpack(body, position)
+            start = position + head_bytes
             split = start + body_size
-            end = split + 2 + (body[split] << 8 | body[split + 1])
-            if body_size < 0 or end - position != size or end > len(body):
+            start_of_properties = split + 2
+            end = start_of_properties + (body[split] << 8 | body[split + 1])
+            if body_size < 0 or end - position != size or end > end_of_all:
                 raise ProtocolError(f"batch at {position}: its parts do not add up to {size} bytes")
-            yield BatchEntry(flag, body[start:split], body[split + 2 : end])
+            yield flag, body[start:split], body[start_of_properties:end]
             position = end
     except (struct.error, IndexError):
         raise ProtocolError(f"message of a batch at {position} ends too early") from None

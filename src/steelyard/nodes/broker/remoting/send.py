@@ -8,7 +8,7 @@
 - A topic that does not exist is created from the header's default topic; `%RETRY%` topics are also
   created without one.
 - A negative queue id means any queue.
-- The broker adds the property CLUSTER and removes WAIT=true, as 4.9 does.
+- The broker adds the property CLUSTER and removes WAIT=true: see `stored_properties`.
 - TRAN_MSG=true makes a half message: see `transactions`. (Not of a delayed retry, which clients
   before 4.6.1 send with that property.)
 - DELAY and TIMER_* delay the message (`delays`); the answer to the latter has a handle by which it
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -33,6 +34,11 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.delays import Delays
 from steelyard.nodes.broker.remoting.schedule import delay_level
+from steelyard.nodes.broker.remoting.stored_properties import (
+    StoredProperties,
+    may_be_special,
+    waits_for_disk,
+)
 from steelyard.nodes.broker.remoting.transactions import Transactions
 from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.topics import (
@@ -52,20 +58,14 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import TRANSACTION_BITS
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from steelyard.wire.remoting.message import BatchEntry, batch_entries
+from steelyard.wire.remoting.message import batch_entries
 from steelyard.wire.remoting.names import PERM_WRITE, RETRY_PREFIX, dlq_topic
-from steelyard.wire.remoting.properties import TIMER_PROPERTIES, Properties, closed
+from steelyard.wire.remoting.properties import TIMER_PROPERTIES, Properties
 from steelyard.wire.remoting.recall import RecallHandle
 
 _ADDRESS = struct.Struct(">Q")
 _NO_DELAY = frozenset((None, "0"))
 """DELAY of a message without a delay: Java writes 0 if it is given level 0."""
-
-_WAIT = f"{props.WAIT}\x01true\x02"
-_LATER_WAIT = f"\x02{_WAIT}"
-_NO_WAIT = f"{props.WAIT}\x01false\x02"
-_LATER_NO_WAIT = f"\x02{_NO_WAIT}"
-_CLUSTER = f"{props.CLUSTER}\x01"
 
 BATCH_AT_ONCE = 1_000
 """Maximum messages of a batch that is stored at once."""
@@ -101,7 +101,7 @@ class Sends:
         self._durability = parts.durability
         self._rng = parts.rng
         self._broker_name = parts.config.name
-        self._cluster_property = f"{_CLUSTER}{parts.config.cluster}\x02"
+        self._stored_properties = StoredProperties(parts.config.cluster)
 
     # -- handlers --------------------------------------------------------------------------------
 
@@ -128,11 +128,11 @@ class Sends:
         topic, queue_id = header.topic, asked
         if len(request.body) > self._body_bytes_max:
             raise self._too_large(request)
-        properties = Properties(self._taken(header.properties))
+        properties = Properties(self._stored_properties.of(header.properties))
         if self._needs_key(topic):
             _check_key(properties)
-        waits = _waits(properties.text)
-        if _may_be_special(properties.text) or topic.startswith(RETRY_PREFIX):
+        waits = waits_for_disk(properties.text)
+        if may_be_special(properties.text) or topic.startswith(RETRY_PREFIX):
             topic, queue_id, properties = self._special(header, queue_id, properties, now, effects)
         draft = Draft(
             request.body,
@@ -170,19 +170,19 @@ class Sends:
     ) -> Steps[Command | None]:
         topic = header.topic
         needs_key = self._needs_key(topic)
-        messages: list[BatchEntry] = []
+        messages: list[tuple[int, bytes, bytes]] = []
         waits = True
-        for entry in batch_entries(request.body):
-            if messages and not len(messages) % STEP_READS:
+        entries = batch_entries(request.body)
+        while some := list(islice(entries, STEP_READS)):
+            if messages:
                 now, effects = yield
-            text = self._taken(str(entry.properties, "utf-8", "replace"))
-            if needs_key or _may_be_special(text):
-                properties = Properties(text)
-                if needs_key:
-                    _check_key(properties)
-                _check_in_batch(properties)
-            waits = waits and _waits(text)
-            messages.append(BatchEntry(entry.flag, entry.body, text.encode()))
+            flags, bodies, sent = zip(*some, strict=True)
+            stored = None if needs_key else self._stored_properties.of_usual(sent)
+            if stored is None:
+                texts = [self._checked_in_batch(each, needs_key) for each in sent]
+                waits = waits and all(map(waits_for_disk, texts))
+                stored = [text.encode() for text in texts]
+            messages += zip(flags, bodies, stored, strict=True)
         if not 0 < len(messages) <= self._batch_messages_max:
             remark = f"a batch of {len(messages)}: 1 to {self._batch_messages_max} are allowed"
             raise MessageError(remark)
@@ -215,9 +215,9 @@ class Sends:
 
     def _ids(self, addresses: Sequence[int]) -> str:
         """Return the offset ids of messages at these addresses of this broker's logs."""
-        host = self._writer.host
-        ids = b"".join([host + _ADDRESS.pack(address) for address in addresses])
-        return ids.hex(",", len(host) + _ADDRESS.size).upper()
+        host = self._writer.host.hex()
+        ids = struct.pack(f">{len(addresses)}Q", *addresses).hex(",", _ADDRESS.size)
+        return f"{host}{ids.replace(',', f',{host}')}".upper()
 
     def _stored(
         self, request: RemotingRequest, queue_id: int, offset: int, message_id: str
@@ -231,19 +231,15 @@ class Sends:
         }
         return request.reply(ext=ext)
 
-    def _taken(self, sent: str) -> str:
-        """Return the properties to store: with this broker's cluster and without `WAIT=true`.
-
-        That saves 9 bytes per message (SendMessageProcessor of 4.9).
-        """
-        text = closed(sent)
-        if _CLUSTER in text:
-            text = Properties(text).without(props.CLUSTER).text
-        if text.startswith(_WAIT):
-            text = text[len(_WAIT) :]
-        else:
-            text = text.replace(_LATER_WAIT, "\x02")
-        return text + self._cluster_property
+    def _checked_in_batch(self, sent: bytes, needs_key: bool) -> str:
+        """Return the properties to store of a message in a batch; raise MessageError."""
+        text = self._stored_properties.of(str(sent, "utf-8", "replace"))
+        if needs_key or may_be_special(text):
+            properties = Properties(text)
+            if needs_key:
+                _check_key(properties)
+            _check_in_batch(properties)
+        return text
 
     # -- checks ----------------------------------------------------------------------------------
 
@@ -372,13 +368,3 @@ def _check_in_batch(properties: Properties) -> None:
         or found.get(props.TRAN_MSG) == "true"
     ):
         raise MessageError("a batch must not contain delayed or transactional messages")
-
-
-def _waits(properties: str) -> bool:
-    """Return whether the answer waits for the disk, if any does: the message has no WAIT=false."""
-    return not properties.startswith(_NO_WAIT) and _LATER_NO_WAIT not in properties
-
-
-def _may_be_special(properties: str) -> bool:
-    """Return whether decoding is needed to see if the message is delayed or transactional."""
-    return "DELAY" in properties or "TIMER_" in properties or "TRAN_MSG" in properties
