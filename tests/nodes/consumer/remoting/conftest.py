@@ -44,7 +44,8 @@ from steelyard.wire.remoting.bodies import (
 )
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
-from steelyard.wire.remoting.message import encode_record
+from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.message import BatchEntry, encode_batch, encode_record
 
 Script = Callable[[Command], Command | None]
 START = 1_700_000_000_000
@@ -215,7 +216,13 @@ def pulled(messages: list[bytes], following: int, code: int = 0) -> Command:
 
 
 def record(
-    topic: str, queue_id: int, offset: int, *, properties: bytes = b"", body: bytes = b"body"
+    topic: str,
+    queue_id: int,
+    offset: int,
+    *,
+    properties: bytes = b"",
+    body: bytes = b"body",
+    sys_flag: int = 0,
 ) -> bytes:
     """One stored message; its position is its offset times 1000."""
     return encode_record(
@@ -224,7 +231,7 @@ def record(
         flag=0,
         queue_offset=offset,
         physical_offset=offset * 1000,
-        sys_flag=0,
+        sys_flag=sys_flag,
         born_timestamp=START,
         born_host=b"\x7f\0\0\1\0\0\x10\0",
         store_timestamp=START,
@@ -234,6 +241,13 @@ def record(
         body=body,
         properties=properties,
     )
+
+
+def inner_batch(topic: str, queue_id: int, offset: int, *tags: str) -> bytes:
+    """Messages that Apache's broker stores as one, in a topic with `queue.type=BatchCQ`."""
+    entries = [BatchEntry(0, b"body", b"TAGS\x01%s\x02" % tag.encode()) for tag in tags]
+    marks = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+    return record(topic, queue_id, offset, body=encode_batch(entries), sys_flag=marks)
 
 
 class Rig:

@@ -209,6 +209,18 @@ def test_a_copy_that_nobody_takes_stays_in_its_queue() -> None:
     assert handed(group.rig) == [("a", [1], [0])]
 
 
+@pytest.mark.parametrize("code", [10, 11, 12])
+def test_a_copy_that_is_stored_with_a_reservation_is_not_sent_again(code: int) -> None:
+    group = leaving()
+    stored = reply(code, msgId="0A", queueId=0, queueOffset=0)
+    for broker in (group.a, group.b):
+        broker.script[310] = lambda command: stored
+    group.verdict(group.rig.hands[0], ok=False)
+    assert len(copies(group)) == 1
+    assert group.offset("a", 0) == 1
+    assert handed(group.rig) == [("a", [1], [0])]
+
+
 def test_without_a_retry_topic_there_is_nowhere_to_go() -> None:
     group = OrderedGroup(retry_max=0, consume_batch=2)
     rig = group.start()

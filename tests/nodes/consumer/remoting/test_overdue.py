@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.nodes.consumer.remoting.conftest import Group, offsets_of, reply
 
 from steelyard.nodes.consumer.remoting.contract import Resize
@@ -154,6 +155,20 @@ def test_a_copy_that_is_refused_is_handed_again() -> None:
     assert "not sent back: code 1: neither" in rig.tells[-1].text
     rig.advance(5_000)
     assert rig.handle_all() == [0]
+
+
+@pytest.mark.parametrize("code", [10, 11, 12])
+def test_a_copy_that_is_stored_with_a_reservation_is_not_handed_again(code: int) -> None:
+    group = Group(1)
+    group.ns.add("%RETRY%g", group.b, queues=1)
+    rig = group.start()
+    group.a.script[36] = lambda command: reply(1, "no")
+    group.b.script[310] = lambda command: reply(code, msgId="0A", queueId=0, queueOffset=0)
+    rig.publish(group.a, "T", 0, 1)
+    rig.handled(rig.hands[0], ok=False)
+    rig.advance(5_000)
+    assert not rig.hands
+    assert group.offset("a", 0) == 1
 
 
 def test_more_and_fewer_places_at_the_listener() -> None:

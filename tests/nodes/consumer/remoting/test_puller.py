@@ -8,6 +8,7 @@ from tests.nodes.consumer.remoting.conftest import (
     Broker,
     Nameserver,
     Rig,
+    inner_batch,
     pulled,
     queues,
     record,
@@ -140,6 +141,17 @@ def test_a_tag_with_the_hash_code_of_another_is_not_wanted() -> None:
     assert [message.tags for message in result.messages] == ["BB"]
     bench.a.script[11] = lambda command: pulled(both[:1], 1)
     assert bench.ask(Pull(QUEUE, 0, "BB")) == PullResult(PullStatus.NO_MATCHED_MSG, 1, 0, 1)
+
+
+def test_a_batch_that_is_stored_as_one_comes_as_its_messages() -> None:
+    bench = Bench()
+    bench.a.script[11] = lambda command: pulled([inner_batch("T", 0, 4, "x", "y", "x")], 7)
+    result = bench.ask(Pull(QUEUE, 5, "x || y"))
+    assert isinstance(result, PullResult)
+    assert [(message.queue_offset, message.tags) for message in result.messages] == [
+        (5, "y"),
+        (6, "x"),
+    ]
 
 
 def test_a_refusal_is_the_callers() -> None:

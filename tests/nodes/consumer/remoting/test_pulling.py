@@ -5,7 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.nodes.consumer.remoting.conftest import Group, offsets_of, pulled, queues, record, reply
+from tests.nodes.consumer.remoting.conftest import (
+    Group,
+    inner_batch,
+    offsets_of,
+    pulled,
+    queues,
+    record,
+    reply,
+)
 
 from steelyard.types import ConsumeFrom, LogLine, MessageQueue, Subscription
 from steelyard.wire.remoting.command import Command
@@ -199,6 +207,21 @@ def test_messages_with_another_tag_of_the_same_hash_are_left_out() -> None:
     rig.answer(group.a, group.a.held.pop(), pulled(messages, 3))
     assert rig.handle_all() == [1]
     assert group.offset("a", 0) == 3
+
+
+def test_messages_of_a_batch_that_is_stored_as_one_are_handed_and_committed_one_by_one() -> None:
+    group = Group(1, subscriptions=(Subscription("T", "x"),))
+    group.a.offsets["T", 0] = 5
+    rig = group.start()
+    messages = [inner_batch("T", 0, 4, "x", "x", "y", "x"), record("T", 0, 8)]
+    rig.answer(group.a, group.a.held.pop(), pulled(messages, 9))
+    assert [offsets_of(hand) for hand in rig.hands] == [[5], [7]]
+    rig.handled(rig.hands[0])
+    rig.advance(5_000)
+    assert group.offset("a", 0) == 7
+    assert rig.handle_all() == [7]
+    rig.advance(5_000)
+    assert group.offset("a", 0) == 9
 
 
 @pytest.mark.parametrize(

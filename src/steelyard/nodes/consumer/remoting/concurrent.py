@@ -27,7 +27,7 @@ from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.errors import ConnectError, RemotingError
 from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
-from steelyard.nodes.consumer.remoting.copies import send_copy
+from steelyard.nodes.consumer.remoting.copies import is_stored, send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
@@ -223,7 +223,11 @@ class ConcurrentDelivery:
         self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
         back = self._returns[sent.number]
-        if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
+        if sent.position in back.copied:
+            done = is_stored(reply)
+        else:
+            done = isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS
+        if not done:
             message = back.batch.messages[sent.position]
             why: object = reply
             if isinstance(reply, Command):

@@ -11,9 +11,10 @@ DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage, DefaultMQProducerImpl.
 
 from __future__ import annotations
 
-from steelyard.errors import RouteError
+from steelyard.errors import RouteError, SteelyardError
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
 from steelyard.nodes.seam import Effect
+from steelyard.produce.verdict import STORED
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
@@ -53,6 +54,15 @@ def send_copy(
         return RouteError(f"broker {queue.broker_name} has no master")
     peers.call(address, copy_of(message, queue, tries_max, now), purpose, now, effects)
     return None
+
+
+def is_stored(reply: Command | SteelyardError) -> bool:
+    """Return whether a broker has stored the copy.
+
+    With a reservation, too: not on its disk or a replica in time. It would be stored again if it
+    were sent again, each time.
+    """
+    return isinstance(reply, Command) and reply.code in STORED
 
 
 def copy_of(message: MessageView, queue: MessageQueue, tries_max: int, now: int) -> Command:

@@ -34,14 +34,13 @@ from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.machine import Machine
 from steelyard.nodes.consumer.remoting.concurrent import DROPPED
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
-from steelyard.nodes.consumer.remoting.copies import send_copy
+from steelyard.nodes.consumer.remoting.copies import is_stored, send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
 from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
 from steelyard.types import ConsumeOrderlyStatus, LogLine, MessageQueue
-from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView
 
@@ -300,7 +299,7 @@ class OrderedDelivery:
         departure = self._departures[sent.number]
         turn = departure.turn
         departure.open.discard(sent.position)
-        if isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS:
+        if is_stored(reply):
             departure.gone.add(sent.position)
         else:
             why = f"code {reply.code}: {reply.remark}" if isinstance(reply, Command) else reply

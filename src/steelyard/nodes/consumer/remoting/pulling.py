@@ -26,6 +26,7 @@ import msgspec
 
 from steelyard.config import LitePullConfig
 from steelyard.consume.flow import Limits, blocked, shared
+from steelyard.consume.inner_batches import unwrapped
 from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.consume.subscription import wanted
 from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
@@ -209,7 +210,7 @@ class PullService:
     ) -> Held | None:
         try:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
-            messages = decode_records(reply.body, sent.queue.broker_name)
+            messages = unwrapped(decode_records(reply.body, sent.queue.broker_name), sent.offset)
         except ProtocolError as error:
             text = f"pull reply for {sent.queue.topic} is invalid: {error}"
             effects.append(LogLine("WARNING", text))

@@ -27,6 +27,7 @@ from typing import Generic, assert_never
 
 import msgspec
 
+from steelyard.consume.inner_batches import unwrapped
 from steelyard.consume.subscription import subscription, wanted
 from steelyard.errors import (
     BrokerError,
@@ -362,7 +363,8 @@ def _pull_result(pull: Pull, address: Address, reply: Command) -> PullResult:
     messages: tuple[MessageView, ...] = ()
     if status is PullStatus.FOUND:
         tags = frozenset(subscription(_wish(pull), 0).tags_set)
-        messages = tuple(wanted(decode_records(reply.body, pull.queue.broker_name), tags))
+        found = unwrapped(decode_records(reply.body, pull.queue.broker_name), pull.offset)
+        messages = tuple(wanted(found, tags))
         if not messages:  # only tags with the same hash code as a wanted one
             status = PullStatus.NO_MATCHED_MSG
     return PullResult(
