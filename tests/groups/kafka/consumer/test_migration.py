@@ -13,10 +13,12 @@ from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, Wo
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer import classic_members
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.waiting import SLOT_MS
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions
+from steelyard.wire.kafka.messages.groups import LeaveGroupRequest, MemberIdentity
 
 Member = Client | ClassicClient
 
@@ -289,7 +291,7 @@ def test_other_protocols_are_refused() -> None:
 
 
 def test_requests_of_members_that_use_the_other_protocol() -> None:
-    """A member of the consumer protocol sends neither Heartbeat nor SyncGroup nor LeaveGroup."""
+    """A member of the consumer protocol sends neither Heartbeat nor SyncGroup."""
     rig = Rig()
     new, old = Client(rig, "m1", ["t"]), ClassicClient(rig, "c", ["t"])
     settle(rig, new, old)
@@ -299,7 +301,51 @@ def test_requests_of_members_that_use_the_other_protocol() -> None:
     answer = old.sync_group(new.epoch)
     assert answer is not None
     assert answer.error_code == unknown
-    assert old.leave().members[0].error_code == unknown
+
+
+def remove(rig: Rig, *leavers: tuple[str, str | None]) -> list[ErrorCode]:
+    """What an operator is told who removes members, named by member id and instance id."""
+    named = tuple(MemberIdentity(*leaver) for leaver in leavers)
+    effects: Effects = []
+    request = LeaveGroupRequest(GROUP, "", named)
+    answer = rig.consumers.classic.leave(rig.group, request, 5, rig.now, effects)
+    rig.took(effects)
+    assert [(one.member_id, one.group_instance_id) for one in answer.members] == [*leavers]
+    return [ErrorCode(one.error_code) for one in answer.members]
+
+
+def test_an_operator_removes_members_of_the_consumer_protocol() -> None:
+    """A static one that is away gives its partitions up before its session ends."""
+    rig = Rig()
+    stays, goes = Client(rig, "m1", ["t"]), Client(rig, "m2", ["t"])
+    settle(rig, stays, goes)
+    rig.join("m3", instance_id="i")
+    settle(rig, stays, goes)
+    rig.beat("m3", -2, instance_id="i")
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert remove(rig, ("m2", None), ("", "i"), ("", "j"), ("m4", None)) == [
+        *(ErrorCode.NONE, ErrorCode.NONE, unknown, unknown)
+    ]
+    assert rig.group.member_ids() == ("m1",)
+    settle(rig, stays, rounds=2)
+    assert shared(stays)
+    goes.beat()
+    assert goes.codes[-1] is unknown, "its client joins again"
+
+
+def test_an_operator_removes_members_of_both_protocols() -> None:
+    """The last one of the consumer protocol makes the group a classic one, which has only who stays."""
+    rig = Rig()
+    members = classic(rig, 3)
+    new = Client(rig, "m1", ["t"])
+    settle(rig, *members, new)
+    goes, *stay = members
+    asked = ("m1", None), (goes.member_id, None), ("m1", None)
+    assert remove(rig, *asked) == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert kind(rig) == "classic"
+    group = rig.groups.get(GROUP)
+    assert group is not None
+    assert group.member_ids() == tuple(sorted(one.member_id for one in stay))
 
 
 def test_commits_of_both() -> None:

@@ -120,6 +120,7 @@ def test_the_broker_is_described(rig: KafkaRig) -> None:
     ("kind", "name", "error"),
     [
         (TOPIC_KIND, "never", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC_KIND, "no name", E.INVALID_TOPIC_EXCEPTION),
         (BROKER_KIND, "2", E.INVALID_REQUEST),
         (BROKER_KIND, "me", E.INVALID_REQUEST),
         (BROKER_KIND, "²", E.INVALID_REQUEST),

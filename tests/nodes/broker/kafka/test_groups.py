@@ -23,6 +23,7 @@ from steelyard.ledger.events import (
     decode,
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.descriptions import ALLOWED_OPERATIONS
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.seam import Closed
 from steelyard.types import TopicPartition
@@ -225,6 +226,16 @@ def test_describe_groups(members: Members, version: int) -> None:
     assert member.client_host == "/10.0.0.1"
     assert nobody.group_state == "Dead"
     assert nobody.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+def test_describe_groups_with_what_may_be_done_with_them(members: Members) -> None:
+    members.lead()
+    unknown = -(2**31)
+    for asked, operations in ((True, ALLOWED_OPERATIONS), (False, unknown)):
+        request = DescribeGroupsRequest((GROUP, "nobody"), asked)
+        group, nobody = members.rig.ask(request, 6, DescribeGroupsResponse).groups
+        assert group.authorized_operations == operations
+        assert nobody.authorized_operations == unknown
 
 
 @pytest.mark.parametrize("version", versions(16))

@@ -245,9 +245,16 @@ class ClassicMembers:
         now: int,
         effects: Effects,
     ) -> LeaveGroupResponse:
-        """Handle a LeaveGroup. Up to version 2 it has one member, whose error is the response's."""
+        """Handle a LeaveGroup. Up to version 2 it has one member, whose error is the response's.
+
+        An operator may remove members of either protocol by it. Those of the classic one go first:
+        without the last of the others, this is a classic group.
+        """
         leavers = request.members if version >= 3 else (MemberIdentity(request.member_id),)
-        results = [self._leave(group, leaver, now, effects) for leaver in leavers]
+        named = [(leaver, _leaving(group, leaver)) for leaver in leavers]
+        order = sorted(range(len(named)), key=lambda number: not _is_classic(named[number][1]))
+        left = {number: self._leave(group, *named[number], now, effects) for number in order}
+        results = [left[number] for number in range(len(named))]
         try:
             self._changes.settled(group, effects)
         except StorageError as error:
@@ -258,19 +265,21 @@ class ClassicMembers:
         return LeaveGroupResponse(members=results)
 
     def _leave(
-        self, group: ConsumerGroup, leaver: MemberIdentity, now: int, effects: Effects
+        self,
+        group: ConsumerGroup,
+        leaver: MemberIdentity,
+        member: ConsumerGroupMember | HeartbeatRefusal,
+        now: int,
+        effects: Effects,
     ) -> MemberResponse:
-        instance_id = leaver.group_instance_id
-        member_id = leaver.member_id
-        if not member_id and instance_id is not None:
-            # An operator knows a static member by its instance id only.
-            static = group.static_member(instance_id)
-            member_id = static.member_id if static is not None else ""
-        member = _known(group, member_id, instance_id)
-        if isinstance(member, ErrorCode):
-            return MemberResponse(leaver.member_id, instance_id, member)
-        self._changes.put_out(group, member_id, causes.LEFT, "left", now, effects)
-        return MemberResponse(leaver.member_id, instance_id)
+        error = ErrorCode.NONE
+        if isinstance(member, HeartbeatRefusal):
+            error = member.code
+        elif self.group(group.group_id) is not group or group.member(member.member_id) is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID  # the request names it twice
+        else:
+            self._changes.put_out(group, member.member_id, causes.LEFT, "left", now, effects)
+        return MemberResponse(leaver.member_id, leaver.group_instance_id, error)
 
 
 def _subscription(group: ConsumerGroup, join: Join) -> ConsumerProtocolSubscription | None:
@@ -324,6 +333,22 @@ def _known(
     if generation is not None and generation != member.epoch:
         return ErrorCode.ILLEGAL_GENERATION
     return member
+
+
+def _leaving(
+    group: ConsumerGroup, leaver: MemberIdentity
+) -> ConsumerGroupMember | HeartbeatRefusal:
+    """Return the member that a LeaveGroup names, of either protocol, or why it names none."""
+    instance_id, member_id = leaver.group_instance_id, leaver.member_id
+    if not member_id and instance_id is not None:
+        # An operator knows a static member by its instance id only.
+        static = group.static_member(instance_id)
+        member_id = static.member_id if static is not None else ""
+    return known_member(group, member_id, instance_id)
+
+
+def _is_classic(member: ConsumerGroupMember | HeartbeatRefusal) -> bool:
+    return isinstance(member, ConsumerGroupMember) and member.classic is not None
 
 
 def _must_join_again(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:

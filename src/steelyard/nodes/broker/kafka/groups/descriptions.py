@@ -1,4 +1,7 @@
-"""Descriptions of groups of the kinds that have an API of their own: KIP-848, share, streams."""
+"""Descriptions of groups of the kinds that have an API of their own: KIP-848, share, streams.
+
+And the operations that are allowed on a group of any kind.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import consumer_groups, share_groups, streams_groups
+from steelyard.wire.kafka.messages import (
+    consumer_groups,
+    groups,
+    share_groups,
+    streams_groups,
+)
 
 ALLOWED_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """All operations on a group, as bits, because nobody is refused any.
@@ -19,6 +27,13 @@ security/authorizer/AclEntry.java supportedOperations.
 
 Described = TypeVar(
     "Described",
+    consumer_groups.DescribedGroup,
+    share_groups.DescribedShareGroup,
+    streams_groups.DescribedGroup,
+)
+DescribedOfAnyKind = TypeVar(
+    "DescribedOfAnyKind",
+    groups.DescribedGroup,
     consumer_groups.DescribedGroup,
     share_groups.DescribedShareGroup,
     streams_groups.DescribedGroup,
@@ -51,8 +66,11 @@ def descriptions(
         if error is not ErrorCode.NONE:
             return kind(error_code=error, group_id=group_id)
         group = describe(group_id)
-        if group.error_code or not request.include_authorized_operations:
-            return group
-        return replace(group, authorized_operations=ALLOWED_OPERATIONS)
+        return with_operations(group) if request.include_authorized_operations else group
 
     return [described(group_id) for group_id in request.group_ids]
+
+
+def with_operations(group: DescribedOfAnyKind) -> DescribedOfAnyKind:
+    """Return a description with what its reader may do with the group; an error has none."""
+    return group if group.error_code else replace(group, authorized_operations=ALLOWED_OPERATIONS)

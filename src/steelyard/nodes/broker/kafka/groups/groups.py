@@ -9,7 +9,7 @@ seconds later (`groups.kafka.classic.waiting`). With
 flush=sync a member learns of its generation and its share when both are on the disk, as Kafka's
 members do when the record is replicated: a coordinator that forgot them in a power cut would give
 out the same generation again, with other shares. ListGroups lists the groups of this broker;
-clients ask every broker. Authorized operations are not returned.
+clients ask every broker.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from steelyard.groups.kafka.waiting import LateMessage
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.descriptions import with_operations
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect, Link
@@ -220,6 +221,8 @@ class GroupRequests:
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(DescribeGroupsRequest)
         described = [self._describe(group_id, call.version) for group_id in request.groups]
+        if request.include_authorized_operations:
+            described = [with_operations(group) for group in described]
         return DescribeGroupsResponse(groups=described)
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:

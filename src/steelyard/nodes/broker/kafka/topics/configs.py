@@ -15,6 +15,7 @@ from steelyard.nodes.broker.dynamic_configs import BROKER, GROUP, DynamicConfigs
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.group_settings import GroupSettings
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
+from steelyard.nodes.broker.kafka.cluster.topic_names import form_fault
 from steelyard.nodes.broker.kafka.cluster.topic_settings import (
     BOOLEAN,
     INT,
@@ -158,6 +159,9 @@ class Configs:
     ) -> list[DescribeConfigsResourceResult]:
         topic = self._cluster.topic(name)
         if topic is None:
+            fault = form_fault(name)
+            if fault is not None:
+                raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
             text = "This server does not host this topic-partition."
             raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         known = self._cluster.readers.known
