@@ -44,15 +44,15 @@ def unwrapped(messages: list[MessageView], offset: int) -> list[MessageView]:
 
 def _inner(batch: MessageView) -> Iterator[MessageView]:
     """Yield the messages of a batch. Raises ProtocolError if it is damaged."""
-    for place, entry in enumerate(batch_entries(batch.body)):
+    for place, (flag, body, properties) in enumerate(batch_entries(batch.body)):
         yield replace(
             batch,
-            flag=entry.flag,
+            flag=flag,
             queue_offset=batch.queue_offset + place,
             sys_flag=batch.sys_flag & _PLAIN,
-            body_crc=zlib.crc32(entry.body) & 0x7FFFFFFF,
-            stored_body=entry.body,
-            property_bytes=entry.properties,
+            body_crc=zlib.crc32(body) & 0x7FFFFFFF,
+            stored_body=body,
+            property_bytes=properties,
             _body=None,
             _properties=None,
         )
