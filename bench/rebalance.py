@@ -296,6 +296,17 @@ unmodified, with their default settings. Each client and event is of the newest 
   or close, SIGKILL, SIGTERM to a broker; for a broker that returns, the first send that it acknowledged.
   "failed": so many rounds could not be played, and are in no figure. "never": it took longer than {deadline_s:.0f} s until all queues were read evenly, each by one member, for {quiet_s:.0f} s.
 
+What no broker can shorten
+- **Orderly, SIGKILL**: a killed member's queues stand still until its locks expire, 60 s after it renewed them last, which it did every
+  20 s; so for 40 to 60 s, by chance. A closed connection does not prove that a client is dead, and RocketMQ's clients work on their queues until
+  30 s after they renewed the locks. Java 4.9.8 looks every 20 s whether they have expired; Steelyard notifies it then.
+- **Kafka's clients, SIGKILL**: a killed member is missed when its session is over, 45 s after its last request.
+- **Kafka's clients, a member that leaves** a group of the classic protocol: the others learn of it from the answer to a heartbeat, and wait for the
+  last of them that does. Apache answers heartbeats at once, so that each is out of reach until its next one, 0 to 3 s later. On Steelyard
+  they wait, but each automatic commit, every 5 s, ends the wait: with franz-go members are out of reach for 3 s then, with Java (range,
+  cooperative-sticky) for less than that after most of them ([REBALANCING.md](../docs/REBALANCING.md)). So the longest pause is up to 3 s on both,
+  by chance.
+
 {first}
 What was done
 - Members are processes, each with one client, that do the same in every language (`bench/commands.py`). They had consumed for

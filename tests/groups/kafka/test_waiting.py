@@ -9,8 +9,11 @@ from tests.groups.kafka.conftest import GROUP, START, Rig, assignment, subscript
 
 from steelyard.groups.kafka import waiting as waits
 from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.rebalances import LEAVES_MS
+from steelyard.groups.kafka.classic.waiting import TOGETHER_MS
 from steelyard.groups.kafka.groups import Asker
 from steelyard.groups.kafka.waiting import (
+    FRANZ_GO,
     JAVA,
     SLOT_MS,
     Waiter,
@@ -89,6 +92,51 @@ def test_next_request_of_the_link_releases_the_heartbeat() -> None:
     rig.release(rig.link_of(one))
     assert rig.waited(first) is ErrorCode.NONE
     assert rig.waited(second) is None
+
+
+def test_heartbeats_of_franz_go_are_answered_soon_after_the_one_that_was_released() -> None:
+    """Each client sends the next one an interval later: with gaps of their own, some member can mostly not be told."""
+    rig = Rig()
+    one, two, three = rig.stable(3)
+    released, other = (rig.wait(member, 1, software=FRANZ_GO) for member in (one, two))
+    java = rig.wait(three, 1, software=JAVA)
+    rig.release(rig.link_of(one))
+    assert rig.waited(released) is ErrorCode.NONE
+    rig.run(TOGETHER_MS - SLOT_MS)
+    assert rig.waited(other) is None
+    rig.run(SLOT_MS)
+    assert rig.waited(other) is ErrorCode.NONE
+    assert rig.waited(java) is None
+
+
+@pytest.mark.parametrize("software", ["", JAVA, "librdkafka"])
+def test_heartbeats_of_other_clients_wait_by_themselves(software: str) -> None:
+    rig = Rig()
+    one, two = rig.stable()
+    rig.wait(one, 1, software=FRANZ_GO)
+    other = rig.wait(two, 1, software=software)
+    rig.release(rig.link_of(one))
+    rig.run(TOGETHER_MS)
+    assert rig.waited(other) is None
+    rig.release(rig.link_of(two))
+    rig.wait(two, 1, software=software)
+    again = rig.wait(one, 1, software=FRANZ_GO)
+    rig.release(rig.link_of(two))
+    rig.run(TOGETHER_MS)
+    assert rig.waited(again) is None
+
+
+def test_heartbeats_of_franz_go_still_wait_when_a_member_leaves_after_its_last_commit() -> None:
+    """That commit releases its own heartbeat only; the others are told of the rebalance."""
+    rig = Rig(group_join_window_max_ms=1_000)
+    members = rig.stable(3)
+    waiting = [rig.wait(member, 1, software=FRANZ_GO) for member in members]
+    rig.release(rig.link_of(members[0]))
+    rig.run(50)
+    rig.leave(members[0])
+    rig.run(LEAVES_MS)
+    told = [rig.waited(handle) for handle in waiting]
+    assert told == [ErrorCode.NONE, *[ErrorCode.REBALANCE_IN_PROGRESS] * 2]
 
 
 def test_second_heartbeat_of_a_member_releases_the_first() -> None:
@@ -321,9 +369,12 @@ def test_wait_is_less_than_a_third_of_the_session(most: int, session: int) -> No
 @given(
     st.lists(
         st.tuples(st.sampled_from("wrcd"), st.integers(0, 3), st.integers(1, 4_000)), max_size=40
-    )
+    ),
+    st.lists(st.sampled_from(["", FRANZ_GO]), min_size=4, max_size=4),
 )
-def test_client_that_answers_never_loses_its_session(steps: list[tuple[str, int, int]]) -> None:
+def test_client_that_answers_never_loses_its_session(
+    steps: list[tuple[str, int, int]], softwares: list[str]
+) -> None:
     """A live member sends its next heartbeat within an interval of 3 s after the last answer."""
     rig = Rig()
     members = rig.stable(4)
@@ -335,7 +386,8 @@ def test_client_that_answers_never_loses_its_session(steps: list[tuple[str, int,
             if member in handles and rig.waited(handles[member]) is None:
                 continue
             if member not in handles or rig.now - sent[member] >= 3_000:
-                handles[member] = rig.wait(member, 1)
+                software = softwares[members.index(member)]
+                handles[member] = rig.wait(member, 1, software=software)
                 sent[member] = rig.now
         member = members[number]
         if what == "r":
@@ -356,15 +408,21 @@ def test_client_that_answers_never_loses_its_session(steps: list[tuple[str, int,
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 1_000)), max_size=30)
+    st.lists(
+        st.tuples(
+            *(st.integers(0, 5), st.integers(0, 5), st.integers(0, 1_000)),
+            st.none() | st.integers(0, 1_000),
+        ),
+        max_size=30,
+    )
 )
 def test_waiting_keeps_one_request_of_a_link_and_of_a_member(
-    steps: list[tuple[int, int, int]],
+    steps: list[tuple[int, int, int, int | None]],
 ) -> None:
     waiting = Waiters()
     alive: dict[int, Waiter] = {}
     now = START
-    for link, member, ms in steps:
+    for link, member, ms, hastened_ms in steps:
         for waiter in waiting.due(now):
             assert waiter.due_at // SLOT_MS * SLOT_MS <= now
             del alive[waiter.link]
@@ -375,6 +433,12 @@ def test_waiting_keeps_one_request_of_a_link_and_of_a_member(
                 del alive[old.link]
         alive[link] = Waiter("g", str(member), object(), link, HeartbeatResponse(), now, now + ms)
         waiting.add(alive[link])
+        if hastened_ms is not None:
+            waiting.hasten(alive[link], now + hastened_ms)
+            hastened = waiting.of_link(link)
+            assert hastened is not None
+            assert hastened.due_at == now + min(ms, hastened_ms)
+            alive[link] = hastened
         waiting.check()
         assert len(waiting) == len(alive)
         assert waiting.of_group("g") == sorted(alive.values(), key=lambda one: one.member_id)

@@ -47,7 +47,10 @@ def test_a_queue_has_one_owner_until_he_lets_go_or_forgets(
         for name in ("g1", "g2"):
             assert locks.locked(name, now) == any(key[0] == name for key in model)
             for queue in QUEUES:
-                assert locks.owner(name, queue, now) == model.get((name, queue), (None, 0))[0]
+                owner, renewed_at = model.get((name, queue), (None, 0))
+                assert locks.owner(name, queue, now) == owner
+                expires_at = None if owner is None else renewed_at + 60 + 1
+                assert locks.expires_at(name, queue, now) == expires_at
 
 
 def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,9 @@ Source: sarama's consumer_group.go, consumerGroupSession.release.
 JAVA = "apache-kafka-java"
 """Apache's Java clients, as they name themselves."""
 
+FRANZ_GO = "kgo"
+"""franz-go, as it names itself."""
+
 COUNTING_FROM_ANSWERS = frozenset({JAVA, "steelyard"})
 """Clients, as they name themselves, that count a changed interval from the answer that tells it
 (KIP-848), and whose time-outs have nothing to do with it.
@@ -92,7 +95,10 @@ def wait_ms(most_ms: int, session_timeout_ms: int) -> int:
 
 
 class Waiter(msgspec.Struct, frozen=True):
-    """A request that waits. `message`: its answer if nothing happens until `due_at`."""
+    """A request that waits. `message`: its answer if nothing happens until `due_at`.
+
+    `software`: its client, as that names itself.
+    """
 
     group_id: str
     member_id: str
@@ -101,6 +107,7 @@ class Waiter(msgspec.Struct, frozen=True):
     message: LateMessage
     since: int
     due_at: int
+    software: str = ""
 
 
 class WaitLimits:
@@ -178,6 +185,12 @@ class Waiters:
             del self._by_group[waiter.group_id]
         del self._slots[_slot(waiter)][waiter.link]  # an empty slot is dropped when it is due
 
+    def hasten(self, waiter: Waiter, due_at: int) -> None:
+        """Let a request wait until this time at most."""
+        if due_at < waiter.due_at:
+            self.remove(waiter)
+            self.add(msgspec.structs.replace(waiter, due_at=due_at))
+
     @property
     def next_at(self) -> int | None:
         """Return when to call `due`; nothing need be due by then."""
@@ -233,6 +246,7 @@ class LateReplies:
         most_ms: int,
         session_timeout_ms: int,
         now: int,
+        software: str = "",
     ) -> bool:
         """Let a request wait, for `most_ms` at most; return whether it may.
 
@@ -241,8 +255,10 @@ class LateReplies:
         most_ms = self._limits.limited(group_id, member_id, most_ms)
         time_ms = wait_ms(most_ms, session_timeout_ms)
         if time_ms:
-            waiter = Waiter(group_id, member_id, handle, link, answer, now, now + time_ms)
-            self._waiting.add(waiter)
+            due_at = now + time_ms
+            self._waiting.add(
+                Waiter(group_id, member_id, handle, link, answer, now, due_at, software)
+            )
         return time_ms > 0
 
     # -- ends of waits ---------------------------------------------------------------------------

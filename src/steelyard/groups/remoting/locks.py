@@ -87,6 +87,13 @@ class QueueLocks:
             return None
         return lock.client_id
 
+    def expires_at(self, group: str, queue: MessageQueue, now: int) -> int | None:
+        """Return when the queue is free if its lock is not renewed, None if it is free now."""
+        if self.owner(group, queue, now) is None:
+            return None
+        renewed_at = self._locks[group][queue].renewed_at
+        return now + 1 + renewed_at - self._clock.ago(self._expiry_ms, now)
+
     def locked(self, group: str, now: int) -> bool:
         """Return whether any client of the group holds a lock, as in ordered groups only."""
         locks = self._locks.get(group, {})

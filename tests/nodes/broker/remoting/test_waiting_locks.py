@@ -140,6 +140,37 @@ def test_who_was_refused_is_notified_when_the_queue_is_free(client: tuple[str, i
     assert held(rig, b, post(rig, b, "b", Q0)) == (Q0,)
 
 
+@pytest.mark.parametrize("client", [("JAVA", V5_0_0 - 1), ("GO", V5_0_0), ("CPP", 409)])
+def test_who_was_refused_is_notified_when_the_lock_of_a_killed_member_expires(
+    client: tuple[str, int],
+) -> None:
+    """It looks again every 20 s by itself: the queues would stand still for up to that time more."""
+    rig, a, b = scene(client=client)
+    locked_at = rig.now
+    rig.advance(15_000)
+    rig.event(Closed(a, "killed"))
+    rig.notified()
+    for _ in range(2):
+        assert held(rig, b, post(rig, b, "b", Q0)) == ()
+        rig.advance(20_000)
+    expires_at = locked_at + BrokerConfig().lock_expiry_ms
+    rig.advance(expires_at - rig.now)
+    assert rig.notified() == []
+    rig.advance(1)
+    assert rig.notified() == [(b, GROUP)]
+    assert held(rig, b, post(rig, b, "b", Q0)) == (Q0,)
+
+
+def test_a_client_that_looks_again_by_itself_is_not_notified_of_that_either() -> None:
+    rig, a, b = scene()
+    rig.event(Closed(a, "killed"))
+    rig.notified()
+    assert held(rig, b, post(rig, b, "b", Q0)) == ()
+    rig.advance(BrokerConfig().lock_expiry_ms + 1)
+    assert rig.notified() == []
+    assert held(rig, b, post(rig, b, "b", Q0)) == (Q0,)
+
+
 def test_a_client_that_looks_again_by_itself_is_not_notified() -> None:
     """It would let a second pass after each notification."""
     rig, a, b = scene()

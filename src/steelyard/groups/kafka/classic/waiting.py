@@ -9,6 +9,13 @@
   of librdkafka's: they send their first heartbeat at once, and after such an answer to SyncGroup
   rejoin only a second after they last joined.
 
+**Heartbeats of franz-go** end their waits together. Its client sends the next one an interval after
+the answer, and cannot be told of a rebalance before. Another request, such as a commit, releases
+one heartbeat, while the others would go on waiting. But a rebalance takes until its last member has
+been told: if each has its gaps at its own time, there is mostly one in a gap. So the others are
+answered TOGETHER_MS later. (On Kafka's brokers heartbeats that began together stay together.) If
+the other request came before a LeaveGroup, the rebalance has begun by then.
+
 Whoever leaves, expires or is fenced meanwhile is told so. What else ends a wait, and when nobody
 waits, is in `groups.kafka.waiting`.
 """
@@ -23,11 +30,17 @@ from steelyard.groups.kafka.classic.members import ClassicGroupMember, subscript
 from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Effects, Handle, Replied
 from steelyard.groups.kafka.groups import Asker
-from steelyard.groups.kafka.waiting import LateReplies, may_wait
+from steelyard.groups.kafka.waiting import FRANZ_GO, LateReplies, Waiter, may_wait
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import TopicPartitions, read_assignment
 from steelyard.wire.kafka.messages.groups import HeartbeatResponse, SyncGroupResponse
+
+TOGETHER_MS = 250
+"""Time after which the heartbeats of franz-go's members follow one that another request released.
+
+It is longer than the time in which members that leave are collected (`rebalances.LEAVES_MS`).
+"""
 
 
 class LateAnswers(LateReplies):
@@ -53,7 +66,9 @@ class LateAnswers(LateReplies):
         if group.state is not ClassicGroupState.STABLE or not may_wait(asker, version):
             effects.append(Replied(handle, answer))
         else:
-            self._await_rebalance(group, member, asker.link, handle, answer, now, effects)
+            self._await_rebalance(
+                group, member, asker.link, handle, answer, now, effects, asker.software
+            )
 
     def synced(
         self,
@@ -80,13 +95,24 @@ class LateAnswers(LateReplies):
         answer: HeartbeatResponse | SyncGroupResponse,
         now: int,
         effects: Effects,
+        software: str = "",
     ) -> None:
         group_id, member_id = group.group_id, member.member_id
         self.superseded(group_id, member_id, now, effects)
         self.released(link, now, effects)
         most_ms, session_ms = self._wait_max_ms, member.session_timeout_ms
-        if not self._await(group_id, member_id, link, handle, answer, most_ms, session_ms, now):
+        if not self._await(
+            group_id, member_id, link, handle, answer, most_ms, session_ms, now, software
+        ):
             effects.append(Replied(handle, answer))
+
+    def released(self, link: int, now: int, effects: Effects) -> None:
+        waiter = self._waiting.of_link(link)
+        super().released(link, now, effects)
+        if waiter is not None and _is_franz(waiter):
+            for other in self._waiting.of_group(waiter.group_id):
+                if _is_franz(other):
+                    self._waiting.hasten(other, now + TOGETHER_MS)
 
     def all_wait(self, group: ClassicGroup) -> bool:
         """Return whether all members wait that ever do, so that all would rejoin at once."""
@@ -111,6 +137,11 @@ class LateAnswers(LateReplies):
                 ends = group.session_ends(group.members[waiter.member_id])
                 assert ends is not None
                 assert waiter.due_at < ends
+
+
+def _is_franz(waiter: Waiter) -> bool:
+    """Return whether a request is a heartbeat of franz-go's."""
+    return waiter.software == FRANZ_GO
 
 
 def expecting(group: ClassicGroup) -> frozenset[str]:

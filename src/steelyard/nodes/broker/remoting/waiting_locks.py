@@ -12,8 +12,9 @@ wait. Other clients are not worth a wait, and Java 4.9 often unlocks 20 s late.
 
 Only requests for one queue wait. Those for many are renewals, and Steelyard's: their answer tells
 which queues were locked, and must not be late for those. Nothing waits for an owner that is no
-member any more: its lock has to expire. Whoever unregisters while its request waits gets no lock:
-it would never unlock the queue.
+member any more, such as one that was killed: its lock has to expire. A refused client that would
+look again after 20 s is notified then. Whoever unregisters while its request waits gets no lock: it
+would never unlock the queue.
 Source: Java RebalanceImpl.lock, lockAll; RebalancePushImpl.unlockDelay (4.9); Go consumer.go.
 """
 
@@ -87,16 +88,18 @@ class WaitingLocks:
             return False
         group, (queue,) = body.consumer_group, body.mq_set
         owner = self._locks.owner(group, queue, now)
-        if owner is None or self._registry.find(group, owner) is None:
-            return False
         link = request.peer.link
         member = self._registry.member(group, link)
-        if member is None:
+        if owner is None or member is None:
             return False
+        is_owner_gone = self._registry.find(group, owner) is None
         if not member.client.paces_rebalances:
+            expires_at = self._locks.expires_at(group, queue, now)
+            if is_owner_gone and expires_at is not None:
+                self._notifications.later(group, (link,), expires_at)
             self._refuse(link, group, queue, now)
             return False
-        if not self._begins(link, now):
+        if is_owner_gone or not self._begins(link, now):
             return False
         places = ((queue.topic, queue.queue_id),)
         return self._parked.add(_Waiting(request, body), places, link, now + WAIT_MS)
