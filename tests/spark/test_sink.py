@@ -337,6 +337,21 @@ def test_wrong_rows(peer: Peer, types: dict[str, str], row: dict[str, Any], word
     assert not sent
 
 
+@pytest.mark.parametrize("name", ["topic", "keys", "shardingKey", "tags", "properties"])
+def test_bytes_that_spark_cast_to_a_string_are_checked(peer: Peer, name: str) -> None:
+    """`cast(x'ff' as string)`, which Spark passes on as it is."""
+    sent = answers(peer)
+    text: pa.Array = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    if name == "properties":
+        text = pa.MapArray.from_arrays([0, 1], pa.array(["a"]), text)
+    types = {"body": "string", name: "map<string,string>" if name == "properties" else "string"}
+    given = {"nameservers": peer.address} | ({} if name == "topic" else {"topic": "T"})
+    writer = batch_writer(given, struct(types), overwrite=False)
+    with pytest.raises(MessageError, match=f"column '{name}' has a value that is not UTF-8"):
+        writer.write(iter([pa.RecordBatch.from_arrays([pa.array(["a"]), text], names=[*types])]))
+    assert not sent
+
+
 def test_options_that_spark_itself_gives_to_a_stream() -> None:
     given = {"nameservers": "h:1", "topic": "T", "checkpointlocation": "c", "queryname": "orders"}
     stream_writer(given, struct({"body": "string"}))

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+from steelyard.errors import ConfigError
 from steelyard.spark import pipeline
+from steelyard.spark.table.kept import Kept, agreed
 from steelyard.spark.table.writing import OPEN_FILES_MAX
 
 if TYPE_CHECKING:
@@ -101,6 +104,12 @@ WRONG = [
     (["-n", "rubbish"], "option 'nameservers' has 'rubbish'"),
     (["--option", "tags"], "argument --option: 'tags' is not NAME=VALUE"),
     (["--option", "colour=red"], "unknown option 'colour'"),
+    (
+        ["--option", "maxoffsetsPerTrigger=9"],
+        "maxoffsetsPerTrigger is not for the sink; use --batch-max",
+    ),
+    (["--option", "columns=body"], "--option columns is not for the sink; use --schema"),
+    (["--option", "topic=other"], "--option topic is not for the sink; use --topic"),
     (["--schema", "avro"], "--schema avro needs --schema-file"),
     (["--schema", "avro", "--schema-ddl", "a int"], "--schema-ddl is for --schema json"),
     (["--schema-file", "/none"], "--schema-file cannot be read"),
@@ -139,3 +148,44 @@ def test_wrong_options_are_told_in_a_line(
     assert line.startswith("steelyard pipeline")
     assert words.replace("PEER", peer.address) in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.spark_long
+def test_one_run_at_a_time(
+    spark: SparkSession,
+    peer: Peer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scheduler starts a run while the one before it still waits for Spark.
+
+    1. Of a new table: the one that begins it last ends. 2. Of a table that was begun: the second ends.
+    """
+    out = tmp_path / "out"
+    codes: list[int] = []
+
+    def session(*_: object, **__: object) -> SparkSession:
+        monkeypatch.setattr(pipeline, "session", lambda *_, **__: spark)
+        codes.append(sink(peer, out))
+        return spark
+
+    begun, running = "has begun the checkpoint", "wait for its end"
+    for count, expected, words in ((1, [0, 2], begun), (2, [2, 0], running)):
+        peer.put("T", *[b"text"] * count)
+        codes.clear()
+        monkeypatch.setattr(pipeline, "session", session)
+        codes.append(sink(peer, out))
+        assert codes == expected
+        assert words in capsys.readouterr().err
+    assert sorted(row["queueOffset"] for row in table(spark, out)) == [0, 1]
+
+
+def test_another_format_is_refused() -> None:
+    begun = Kept(
+        topic="T", to="parquet", out="o", kind="raw", schema="", prefix="_", partition_by=["day"]
+    )
+    with pytest.raises(ConfigError, match="--to is 'delta', but this table was begun with 'parq"):
+        agreed(begun, replace(begun, to="delta"))
+    before_it_was_kept = replace(begun, to="")
+    assert agreed(before_it_was_kept, begun) == before_it_was_kept

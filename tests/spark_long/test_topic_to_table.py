@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark_long, pytest.mark.timeout(600)]
 
+PATH_FIELD = 2147483546
+"""Iceberg's number of the column of paths in a file of positions."""
 PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
@@ -88,6 +91,18 @@ def test_raw_rows_are_those_of_the_source_and_small_files_are_merged(
     assert spark.read.parquet(str(out)).count() == 123, "the merged files know their batches"
 
 
+def test_small_files_of_short_runs_are_merged(
+    spark: SparkSession, peer: Peer, tmp_path: Path
+) -> None:
+    """Batch 0 has no messages; each run of a scheduler's job writes one of the next."""
+    out = str(tmp_path / "out")
+    for batch, files in ((1, 1), (2, 1), (3, 2), (4, 1)):
+        peer.put("T", *[b"text"] * batch)
+        assert sink(peer, out, "--compact-every", "2") == 0
+        assert len(spark.read.parquet(out).inputFiles()) == files
+    assert spark.read.parquet(out).count() == 4
+
+
 def test_a_repeated_batch_is_written_once(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
     """As after a kill: before the dead letters, or before Spark noted that the batch is done."""
     out, bad = tmp_path / "out", tmp_path / "out_dead_letters"
@@ -154,3 +169,83 @@ def test_other_formats(
         if not merged:
             assert pipeline.main(["compact", "--to", to, "--out", out, "--checkpoint", "-"]) == 0
             assert capsys.readouterr().out.count("2 files merged into 1") == 2
+
+
+def test_times_that_divide_a_delta_table(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
+    """Spark writes them into names of folders in its own time zone, which Delta does not know."""
+    pytest.importorskip("deltalake", reason="pip install 'steelyard[delta]'")
+    out = str(tmp_path / "out")
+    peer.put("T", b'{"at": "2026-07-01T00:00:00Z"}')
+    arguments = ["--to", "delta", "--schema", "json", "--schema-ddl", "at timestamp"]
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        assert sink(peer, out, *arguments, "--partition-by", "at") == 0
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    (row,) = delta_rows(out)
+    assert row["at"] == datetime(2026, 7, 1, tzinfo=UTC)
+
+
+def test_rows_that_others_deleted_stay_deleted(
+    spark: SparkSession,
+    peer: Peer,
+    tmp_path: Path,
+    lake: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trino and Spark delete rows of an Iceberg table by a file of positions, which merging must not lose."""
+    out, checkpoint = f"{lake}.orders", str(tmp_path / "checkpoint")
+    arguments = ["--to", "iceberg", "--checkpoint", checkpoint, "--compact-every", "0"]
+    for bodies in (b"01", b"012", b"0123"):
+        peer.put("T", *(body.encode() for body in bodies.decode()))
+        assert sink(peer, out, *arguments) == 0
+    delete_by_position(out, tmp_path / "deletes.parquet", b"0", monkeypatch)
+    assert sorted(row["body"] for row in iceberg_rows(out)) == [b"1", b"2", b"3"]
+    compact = ["compact", "--to", "iceberg", "--out", out, "--retain", "0"]
+    assert pipeline.main(compact) == 0
+    assert sorted(row["body"] for row in iceberg_rows(out)) == [b"1", b"2", b"3"]
+    assert len(open_log("iceberg", out, ("day",), "storeTimestamp").files()) == 2
+    assert pipeline.main(compact) == 0
+    assert sorted(row["body"] for row in iceberg_rows(out)) == [b"1", b"2", b"3"]
+
+
+def delete_by_position(name: str, path: Path, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete the first row with a body, as PyIceberg cannot, but reads."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestContent,
+        ManifestWriterV2,
+    )
+
+    catalog, _, rest = name.partition(".")
+    table = load_catalog(catalog).load_table(rest)
+    (task, position) = next(
+        (task, bodies.index(body))
+        for task in table.scan().plan_files()
+        if body
+        in (
+            bodies := pq.read_table(task.file.file_path.removeprefix("file://"))["body"].to_pylist()
+        )
+    )
+    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": [position]}), path)
+    bounds = {PATH_FIELD: task.file.file_path.encode()}
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=task.file.partition,
+        record_count=1,
+        file_size_in_bytes=path.stat().st_size,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
+    )
+    deletes.spec_id = task.file.spec_id
+    with monkeypatch.context() as patched:
+        patched.setattr(ManifestWriterV2, "content", lambda _: ManifestContent.DELETES)
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            append.append_data_file(deletes)

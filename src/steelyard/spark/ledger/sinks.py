@@ -15,6 +15,7 @@ longer to plan than to run.
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ class ParquetSink(Sink):
     def __init__(self, spark: SparkSession, folder: str) -> None:
         super().__init__(spark)
         self._folder = folder
+        # Of this run: another one may repeat the micro-batch at the same time.
+        self._staged = f"{folder}/_staged-{uuid.uuid4().hex}.parquet"
         self._files = HadoopFiles(spark)
         for table in TABLES:
             self._files.make(f"{folder}/{table}")
@@ -117,11 +120,10 @@ class ParquetSink(Sink):
 
         data = pa.BufferOutputStream()
         pq.write_table(rows, data)
-        staged = f"{self._folder}/_staged.parquet"
-        self._files.write(staged, data.getvalue().to_pybytes())
+        self._files.write(self._staged, data.getvalue().to_pybytes())
         self._files.delete(folder)
         self._files.make(folder)
-        self._files.rename(staged, f"{folder}/part-0.parquet")
+        self._files.rename(self._staged, f"{folder}/part-0.parquet")
 
 
 def _divided(rows: pa.Table) -> Iterator[tuple[tuple[str, object, str], pa.Table]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from steelyard.spark.reading.planning import look
 from steelyard.spark.session import MakeSession
 from steelyard.spark.table.compaction import RETAIN_S, TARGET_BYTES, compact
 from steelyard.spark.table.files import TableLog
-from steelyard.spark.table.kept import Kept, agreed, keep, read_kept
+from steelyard.spark.table.kept import Kept, agreed, alone, keep, read_kept
 from steelyard.spark.table.payloads import inferred_json, payload_of
 from steelyard.spark.table.query import (
     DAY,
@@ -41,6 +42,13 @@ BATCH_MAX = 500_000
 INFERRED_FROM = 1_000
 COMPACT_EVERY = 60
 COUNT_MAX = 1_000_000_000
+_OWN_OPTIONS = {
+    "nameservers": "--nameservers",
+    "subscribe": "--topic",
+    "maxOffsetsPerTrigger": "--batch-max",
+    "columns": "--schema",
+}
+"""Options of the source that arguments of the sink set."""
 
 
 def add_sink(jobs: Any, session: MakeSession) -> argparse.ArgumentParser:
@@ -181,47 +189,54 @@ def run_sink(options: argparse.Namespace, session: MakeSession) -> int:
     source = _source(options)
     _check_topic(source)
     checkpoint = _checkpoint(options)
-    kept = read_kept(checkpoint)
-    options.schema = options.schema or ("raw" if kept is None else kept.kind)
-    schema = _schema_given(options)
-    stored = f"{'' if options.schema == 'raw' else options.prefix}storeTimestamp"
-    log = open_log(options.to, options.out, options.partition_by, stored)
-    given = Kept(
-        topic=options.topic,
-        out=options.out,
-        kind=options.schema,
-        schema=schema,
-        prefix=options.prefix,
-        partition_by=options.partition_by,
-    )
-    if kept is not None:
-        kept = agreed(kept, given)
-    elif log.files():
-        raise ConfigError(
-            f"table {options.out!r} has data, but its checkpoint {checkpoint} does not exist;"
-            " give that, or another table"
+    with ExitStack() as held:
+        is_held = checkpoint.is_dir()
+        if is_held:
+            held.enter_context(alone(checkpoint))
+        kept = read_kept(checkpoint)
+        options.schema = options.schema or ("raw" if kept is None else kept.kind)
+        schema = _schema_given(options)
+        stored = f"{'' if options.schema == 'raw' else options.prefix}storeTimestamp"
+        log = open_log(options.to, options.out, options.partition_by, stored)
+        given = Kept(
+            topic=options.topic,
+            to=options.to,
+            out=options.out,
+            kind=options.schema,
+            schema=schema,
+            prefix=options.prefix,
+            partition_by=options.partition_by,
         )
-    elif options.schema == "avro" and not schema:
-        raise ConfigError("--schema avro needs --schema-file, the Avro schema (.avsc)")
-    spark = session(options)
-    if kept is None:
-        if options.schema == "json" and not schema:
-            schema = inferred_json(spark, _sample(source), options.infer_from)
-        table_columns(
-            payload_of(spark, given.kind, schema), options.prefix, options.partition_by
-        )  # before anything is written
-        kept = keep(checkpoint, msgspec.structs.replace(given, schema=schema))
-    payload = payload_of(spark, kept.kind, kept.schema)
-    bad = None if payload is None else _open_dead_letters(options)
-    target = SinkSettings(
-        log=log,
-        dead_letters=bad,
-        payload=payload,
-        prefix=kept.prefix,
-        partition_by=kept.partition_by,
-        copies_partitions=options.to == "iceberg",
-    )
-    return _run(options, spark, source, target, kept.query, checkpoint)
+        if kept is not None:
+            kept = agreed(kept, given)
+        elif log.files():
+            raise ConfigError(
+                f"table {options.out!r} has data, but its checkpoint {checkpoint} does not exist;"
+                " give that, or another table"
+            )
+        elif options.schema == "avro" and not schema:
+            raise ConfigError("--schema avro needs --schema-file, the Avro schema (.avsc)")
+        spark = session(options)
+        if kept is None:
+            if options.schema == "json" and not schema:
+                schema = inferred_json(spark, _sample(source), options.infer_from)
+            table_columns(
+                payload_of(spark, given.kind, schema), options.prefix, options.partition_by
+            )  # before anything is written
+            if not is_held:
+                held.enter_context(alone(checkpoint))
+            kept = keep(checkpoint, msgspec.structs.replace(given, schema=schema))
+        payload = payload_of(spark, kept.kind, kept.schema)
+        bad = None if payload is None else _open_dead_letters(options)
+        target = SinkSettings(
+            log=log,
+            dead_letters=bad,
+            payload=payload,
+            prefix=kept.prefix,
+            partition_by=kept.partition_by,
+            copies_partitions=options.to == "iceberg",
+        )
+        return _run(options, spark, source, target, kept.query, checkpoint)
 
 
 def _run(
@@ -280,6 +295,13 @@ def _limits(options: argparse.Namespace) -> dict[str, Any]:
 
 def _source(options: argparse.Namespace) -> dict[str, str]:
     source = dict(options.option)
+    known = named(OPTIONS)
+    for name in source:
+        option = known.get(name.lower())
+        if option is not None and option.name in _OWN_OPTIONS:
+            raise ConfigError(
+                f"--option {name} is not for the sink; use {_OWN_OPTIONS[option.name]}"
+            )
     given = {name.lower(): name for name in source}
     source["startingOffsets"] = source.pop(given.get("startingoffsets", ""), "earliest")
     source |= {"nameservers": options.nameservers, "subscribe": options.topic}

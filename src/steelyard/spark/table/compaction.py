@@ -75,10 +75,13 @@ def _alone(log: TableLog) -> Iterator[None]:
 
 
 def bundles(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    """Yield the files to merge with each other: of one folder, in order of time."""
+    """Yield the files to merge with each other: of one folder, in order of time.
+
+    A file with deleted rows is left alone: merged, it would have them again.
+    """
     folders: dict[Path, list[DataFile]] = {}
     for file in sorted(files, key=lambda one: (one.modified_ms, one.path)):
-        if file.size_bytes <= target_bytes // 2:
+        if file.size_bytes <= target_bytes // 2 and not file.has_deletes:
             folders.setdefault(file.path.parent, []).append(file)
     for small in folders.values():
         bundle: list[DataFile] = []

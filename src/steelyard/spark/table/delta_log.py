@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class DeltaLog:
     """The log of a Delta table in a folder."""
 
+    time_zone = "UTC"  # as the protocol of Delta says
+
     def __init__(self, folder: Path, partition_by: Sequence[str]) -> None:
         self._deltalake = imported("deltalake", "delta", "Delta tables")
         self.data = folder

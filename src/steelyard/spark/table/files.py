@@ -16,13 +16,17 @@ STAGING = "_staging"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a table. `path` is complete; `partition`: its values as texts."""
+    """A Parquet file of a table. `path` is complete; `partition`: its values as texts.
+
+    `has_deletes`: the table has a note that some of its rows are deleted (Iceberg).
+    """
 
     path: Path
     size_bytes: int
     rows: int
     modified_ms: int
     partition: Mapping[str, str | None] = field(default_factory=dict)
+    has_deletes: bool = False
 
 
 class TableLog(Protocol):
@@ -30,6 +34,8 @@ class TableLog(Protocol):
 
     data: Path
     """The folder for data files."""
+    time_zone: str
+    """That of times in the names of folders; empty: the session's."""
 
     def batch(self, query: str) -> int:
         """Return the number of the last micro-batch of a query that has files here, or -1."""

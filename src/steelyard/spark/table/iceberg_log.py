@@ -30,6 +30,8 @@ COMMITS_MAX = 10
 class IcebergLog:
     """The log of a table `CATALOG.NAMESPACE.TABLE`; PyIceberg's settings say where a catalog is."""
 
+    time_zone = ""
+
     def __init__(self, name: str, partition_by: Sequence[str], stored: str) -> None:
         catalogs = imported("pyiceberg.catalog", "iceberg", "Iceberg tables")
         from pyiceberg.exceptions import NoSuchNamespaceError
@@ -95,7 +97,8 @@ class IcebergLog:
             if path.is_relative_to(self.data):
                 size, rows = task.file.file_size_in_bytes, task.file.record_count
                 modified_ms = int(path.stat().st_mtime * 1000)
-                found.append(DataFile(path, size, rows, modified_ms))
+                has_deletes = bool(task.delete_files)
+                found.append(DataFile(path, size, rows, modified_ms, has_deletes=has_deletes))
         return found
 
     def append(self, added: Sequence[DataFile], schema: StructType, query: str, batch: int) -> None:
@@ -110,7 +113,7 @@ class IcebergLog:
         self._change(change)
 
     def replace(self, removed: Sequence[DataFile], added: DataFile, schema: StructType) -> bool:
-        """Put one file in the place of others; False if they are no longer in the table."""
+        """Put one file in the place of others; False if they are no longer whole in the table."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         gone = {_location(one.path) for one in removed}
@@ -119,7 +122,11 @@ class IcebergLog:
         def change(transaction: Any) -> None:
             nonlocal done
             table = transaction._table
-            old = [task.file for task in table.scan().plan_files() if task.file.file_path in gone]
+            old = [
+                task.file
+                for task in table.scan().plan_files()
+                if task.file.file_path in gone and not task.delete_files
+            ]
             done = len(old) == len(gone)
             if done:
                 new = parquet_file_to_data_file(table.io, table.metadata, _location(added.path))

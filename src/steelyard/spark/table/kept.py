@@ -6,8 +6,10 @@ checkpoint is made; later starts use them, and refuse options that say otherwise
 
 from __future__ import annotations
 
+import fcntl
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,7 @@ SHORT = 60
 
 _OPTIONS = {
     "topic": "--topic",
+    "to": "--to",
     "out": "--out",
     "kind": "--schema",
     "schema": "the schema given",
@@ -33,15 +36,38 @@ _OPTIONS = {
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays the same from start to start. `query`: the name of the query in tables' logs."""
+    """What stays the same from start to start. `query`: the name of the query in tables' logs.
+
+    `to` is empty in checkpoints that were made before it was kept.
+    """
 
     topic: str
+    to: str = ""
     out: str
     kind: Kind
     schema: str
     prefix: str
     partition_by: Sequence[str]
     query: str = ""
+
+
+@contextmanager
+def alone(checkpoint: Path) -> Iterator[None]:
+    """Hold a lock on a checkpoint, which ends with the process.
+
+    Two that write the same micro-batch would delete each other's files, and add it twice. Raises
+    ConfigError if another process holds it.
+    """
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with (checkpoint / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another `steelyard pipeline sink` runs with the checkpoint {checkpoint}; wait for"
+                " its end"
+            ) from None
+        yield
 
 
 def read_kept(checkpoint: Path) -> Kept | None:
@@ -61,7 +87,7 @@ def agreed(kept: Kept, given: Kept) -> Kept:
     """Return what was kept. Raises ConfigError if something else is given; no schema is fine."""
     for name, option in _OPTIONS.items():
         now, before = getattr(given, name), getattr(kept, name)
-        if name == "schema" and not now:
+        if (name == "schema" and not now) or (name == "to" and not before):
             continue
         if [*now] != [*before]:
             begun = f"this table was begun with {before!r}"
@@ -79,9 +105,13 @@ def _short(value: object) -> str:
 
 
 def keep(checkpoint: Path, settings: Kept) -> Kept:
-    """Write the settings to a new checkpoint, with a new name for the query."""
+    """Write the settings to a new checkpoint that is held, with a new name for the query.
+
+    Raises ConfigError if another run has begun it.
+    """
+    if (checkpoint / NAME).exists():
+        raise ConfigError(f"another run has begun the checkpoint {checkpoint}; start again")
     kept = msgspec.structs.replace(settings, query=uuid.uuid4().hex)
-    checkpoint.mkdir(parents=True, exist_ok=True)
     draft = checkpoint / f".{NAME}"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
     draft.rename(checkpoint / NAME)

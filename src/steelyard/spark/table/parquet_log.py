@@ -39,6 +39,8 @@ Entry = dict[str, Any]
 class ParquetLog:
     """The log of a table in a folder."""
 
+    time_zone = ""
+
     def __init__(self, folder: Path) -> None:
         self.data = folder
         self._log = folder / LOG

@@ -134,7 +134,10 @@ def start(
 
 
 class Compaction:
-    """Merges small files in a thread after every so many micro-batches; 0: never."""
+    """Merges small files in a thread after every so many micro-batches; 0: never.
+
+    Their numbers are counted, which go on from run to run: jobs of a scheduler have few each.
+    """
 
     def __init__(
         self, spark: SparkSession, logs: Sequence[TableLog], every: int, **limits: Any
@@ -144,14 +147,14 @@ class Compaction:
         self._every = every
         self._limits = limits
         self._thread: threading.Thread | None = None
-        self._waiting = 0
+        self._is_due = False
 
-    def batch_done(self) -> None:
+    def batch_done(self, batch: int) -> None:
         """Start it if it is due; one that still runs is not joined by a second one."""
-        self._waiting += 1
+        self._is_due |= bool(self._every) and batch % self._every == 0
         is_running = self._thread is not None and self._thread.is_alive()
-        if self._every and self._waiting >= self._every and not is_running:
-            self._waiting = 0
+        if self._is_due and not is_running:
+            self._is_due = False
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
 
@@ -200,7 +203,7 @@ class _Sink:
             decoded.unpersist()
         if counts["messages"]:
             self._report(counts, batch, began)
-            self._compaction.batch_done()
+            self._compaction.batch_done(batch)
 
     def _decoded(self, messages: DataFrame) -> DataFrame:
         """Add the columns `value` and `reason`; of good ones the body is no longer needed."""

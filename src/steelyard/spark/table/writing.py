@@ -39,7 +39,7 @@ class TableWriter:
                 old.unlink()
             self._may_have_remains = False
         stage = self._log.data / STAGING / name
-        write_files(rows, stage, self._partition_by)
+        write_files(rows, stage, self._partition_by, self._log.time_zone)
         files = published(stage, self._log.data, name)
         if files:
             shown = rows.drop(*(one for one in self._partition_by if one.startswith(HIDDEN)))
@@ -56,7 +56,9 @@ HIDDEN = "_by_"
 """What names of columns begin with that only divide rows among folders."""
 
 
-def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str]) -> None:
+def write_files(
+    rows: DataFrame, folder: Path, partition_by: Sequence[str], time_zone: str = ""
+) -> None:
     """Write Parquet files in place of the folder."""
     # Iceberg and Delta do not know the timestamps of Spark's default (INT96).
     conf = rows.sparkSession.conf
@@ -65,6 +67,8 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str]) -> N
     writer = rows.write.mode("overwrite")
     if partition_by:
         writer = writer.partitionBy(*partition_by)
+    if time_zone:
+        writer = writer.option("timeZone", time_zone)
     writer.parquet(spark_path(folder))
 
 

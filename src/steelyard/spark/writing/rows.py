@@ -108,17 +108,17 @@ def read_rows(batch: pa.RecordBatch, columns: Mapping[str, int]) -> Rows:
 
 def _text(name: str, column: pa.Array) -> pa.Array:
     """Return a column of texts as UTF-8, null where it is empty."""
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        try:
-            column.cast(pa.string())
-        except pa.ArrowInvalid:
-            raise MessageError(f"column {name!r} has a value that is not UTF-8") from None
     column = column.cast(pa.binary())
-    _refuse_separators(name, column)
+    _check_text(name, column)
     return pc.if_else(pc.equal(pc.binary_length(column), 0), None, column)
 
 
-def _refuse_separators(name: str, column: pa.Array) -> None:
+def _check_text(name: str, column: pa.Array) -> None:
+    """Check UTF-8: Spark does not, if it casts bytes to a string; and RocketMQ's separators."""
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise MessageError(f"column {name!r} has a value that is not UTF-8") from None
     if any(pc.any(pc.match_substring(column, each)).as_py() for each in _SEPARATORS):
         raise MessageError(f"column {name!r} has a value with a separator, U+0001 or U+0002")
 
@@ -139,8 +139,8 @@ def _properties(column: pa.MapArray) -> tuple[pa.Array, pa.Array, Integers]:
         )
         starts = starts - first
     names, values = names.cast(pa.binary()), values.cast(pa.binary())
-    _refuse_separators("properties", names)
-    _refuse_separators("properties", values)
+    _check_text("properties", names)
+    _check_text("properties", values)
     left_out = pc.or_(
         pc.or_(pc.is_null(values), pc.equal(pc.fill_null(pc.binary_length(values), 0), 0)),
         pc.or_(pc.equal(pc.binary_length(names), 0), pc.is_in(names, _RESERVED)),
