@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from steelyard.driver.links import LinkLimits
+from steelyard.driver.listening import advertised, bind
 from steelyard.errors import ClosedError, ProtocolError
 from steelyard.nodes.seam import (
+    KAFKA,
+    REMOTING,
     Answer,
     Asked,
     Closed,
@@ -311,6 +314,31 @@ def test_a_silent_link_is_closed(run_scenario: Run) -> None:
         await bench.until(lambda: len(node.events) == 2)
         assert node.events[1] == Closed(1, "idle for too long")
         writer.close()
+
+    run_scenario(scenario)
+
+
+def test_kafkas_links_have_a_silence_of_their_own(run_scenario: Run) -> None:
+    """1. Two clients are silent. 2. RocketMQ's is closed. 3. Kafka's, in whose protocol requests wait for longer, is not yet."""
+
+    async def scenario(bench: Any) -> None:
+        node = bench.node()
+        driver = bench.drive(node, LinkLimits(idle_ms=50, kafka_idle_ms=500, sweep_ms=10))
+        peers = []
+        for name in (KAFKA, REMOTING):
+            listener = bind("127.0.0.1", 0)
+            await driver.listen(listener, name)
+            peers.append(await bench.connect(advertised("127.0.0.1", listener)))
+            await bench.until(lambda: len(node.events) == len(peers))
+        async with asyncio.timeout(60):
+            for reader, _ in peers:
+                assert await read_to_end(reader) == b""
+        await bench.until(lambda: len(node.events) == 4)
+        reason = "idle for too long"
+        assert node.events[2:] == [Closed(2, reason), Closed(1, reason)]
+        assert node.times[3] - node.times[0] >= 500 - 2  # the sweep reads the clock by itself
+        for _, writer in peers:
+            writer.close()
 
     run_scenario(scenario)
 

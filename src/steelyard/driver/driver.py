@@ -52,6 +52,7 @@ from steelyard.driver.strangers import StrangerReports
 from steelyard.driver.timers import NodeTimers
 from steelyard.errors import ClosedError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
+    KAFKA,
     REMOTING,
     Admit,
     Answer,
@@ -629,8 +630,9 @@ class Driver:
         now = self.clock()
         self.accepting.tell(now)
         if now - self._sweep_at <= STOOD_STILL_MS:
+            idle_ms = {REMOTING: self.limits.idle_ms, KAFKA: self.limits.kafka_idle_ms}
             for wire in list(self._links.values()):
-                if now - wire.active_at >= self.limits.idle_ms and not wire.is_muted:
+                if now - wire.active_at >= idle_ms[wire.dialect] and not wire.is_muted:
                     wire.cut("idle for too long")
         self._sweep_later()
 

@@ -11,7 +11,7 @@ link:
   link with most is disconnected, of those that never sent a whole message if there are any: whoever
   sends ordinary messages must not suffer.
 - A link without traffic for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
-  channelMaxIdleTimeSeconds).
+  channelMaxIdleTimeSeconds). Kafka's may be silent for longer: a JoinGroup waits for minutes.
 
 An accepted link may be encrypted (`encryption`): its bytes pass through the codec on their way from
 and to the transport, and the node hears of it after the handshake. Where encryption is optional,
@@ -60,6 +60,8 @@ class LinkLimits:
     """Bytes of unfinished frames on all links above which one of them is disconnected."""
     idle_ms: int = 120_000
     """Silence after which a link is closed."""
+    kafka_idle_ms: int = 600_000
+    """The same of Kafka's links (connections.max.idle.ms). Most clients close theirs earlier."""
     sweep_ms: int = 10_000
     """Interval of the search for silent links."""
     dial_timeout_ms: int = 3_000

@@ -145,6 +145,15 @@ final class Consumers {
             .setSubVersion(System.currentTimeMillis());
     }
 
+    void subscribe(Command command) throws Exception {
+        DefaultMQPushConsumer consumer = consumers.get(command.word(1));
+        if (command.has("sql")) {
+            consumer.subscribe(command.word(2), MessageSelector.bySql(command.word(3)));
+        } else {
+            consumer.subscribe(command.word(2), command.word(3));
+        }
+    }
+
     boolean has(String name) {
         return consumers.containsKey(name);
     }

@@ -118,6 +118,13 @@ public final class Peer {
             case "renew":
                 consumers.renew(name, command.word(2));
                 break;
+            case "subscribe":
+                if (consumers.has(name)) {
+                    consumers.subscribe(command);
+                } else {
+                    pullers.subscribe(command);
+                }
+                break;
             case "lite":
                 fields.put("client_id", pullers.start(command));
                 break;

@@ -61,6 +61,10 @@ final class Pullers {
         return puller.buildMQClientId();
     }
 
+    void subscribe(Command command) throws Exception {
+        pullers.get(command.word(1)).subscribe(command.word(2), command.word(3));
+    }
+
     void obey(Command command, Map<String, Object> fields) throws Exception {
         DefaultLitePullConsumer puller = pullers.get(command.word(1));
         switch (command.word(0)) {
