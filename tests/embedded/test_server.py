@@ -261,13 +261,11 @@ def test_a_slow_broker_answers_late(alone: Server) -> None:
     with Producer("p", alone.nameserver) as producer:
         producer.send(topic, b"prompt")
         alone.slow_broker(pause_ms=300, run_ms=30)
-        begun = time.monotonic()
-        for _ in range(200):
+        late = 0
+        while late < 3:
+            begun = time.monotonic()
             producer.send(topic, b"late")
-            if time.monotonic() - begun > 0.9:
-                break
-        else:
-            pytest.fail("200 sends took less than three pauses")
+            late += time.monotonic() - begun > 0.15
         alone.resume_broker()
         producer.send(topic, b"prompt")
 

@@ -624,7 +624,7 @@ class LongMachine(PartitionMachine):
 PartitionMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=30)
 LongMachine.TestCase.settings = settings(max_examples=examples(600), stateful_step_count=50)
 TestPartition = PartitionMachine.TestCase
-TestPartitionOften = pytest.mark.proof(LongMachine.TestCase)
+TestPartitionOften = pytest.mark.timeout(900)(pytest.mark.proof(LongMachine.TestCase))
 
 
 def test_a_transaction_of_which_compaction_left_nothing_is_over_after_a_restart() -> None:
