@@ -53,15 +53,15 @@ def build(
     )
 
 
-def build_batch(log: Log, bodies: list[bytes], now: int = NOW) -> tuple[list[bytes], list[int]]:
-    """Records and tag codes for one `append_many`."""
-    batch: list[bytes] = []
+def build_batch(log: Log, bodies: list[bytes], now: int = NOW) -> list[tuple[bytes, int]]:
+    """Entries for one `append_many`."""
+    batch: list[tuple[bytes, int]] = []
     size = 0
     for number, body in enumerate(bodies):
         entry = build(log, body, now=now, skip=number, skip_bytes=size)
-        batch.append(entry)
+        batch.append((entry, 0))
         size += len(entry)
-    return batch, [0] * len(batch)
+    return batch
 
 
 def build_kafka(log: Log, values: list[bytes], timestamp: int = NOW, compression: int = 0) -> bytes:

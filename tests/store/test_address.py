@@ -74,10 +74,10 @@ def test_messages_of_one_write_lie_on_both_sides() -> None:
     batch = []
     for number, position in zip(range(30), begins, strict=False):
         skip_bytes = address_of(log.log_id, position) - log.next_address
-        batch.append(build(log, b"%d" % (number + 10), skip=number, skip_bytes=skip_bytes))
-    log.append_many(batch, [0] * len(batch), NOW)
-    assert_holds(store, log, batch)
-    assert_holds(*reopened(disk.copy()), batch)
+        batch.append((build(log, b"%d" % (number + 10), skip=number, skip_bytes=skip_bytes), 0))
+    log.append_many(batch, NOW)
+    assert_holds(store, log, [entry for entry, _ in batch])
+    assert_holds(*reopened(disk.copy()), [entry for entry, _ in batch])
 
 
 @pytest.mark.parametrize("indexed", [True, False])

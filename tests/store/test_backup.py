@@ -42,7 +42,7 @@ def write(root: str, acknowledged: SynchronizedArray[int], stop: Event) -> None:
             break
         queue = number % QUEUES
         log = logs[queue]
-        log.append_many(*build_batch(log, [b"x" * 100] * 3), NOW)
+        log.append_many(build_batch(log, [b"x" * 100] * 3), NOW)
         acknowledged[2 * queue] = log.max_offset
         store.table("offsets").put(str(queue), b"%d" % log.max_offset)
         acknowledged[2 * queue + 1] = log.max_offset

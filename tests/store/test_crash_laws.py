@@ -60,11 +60,6 @@ class Expected:
         """A power cut must leave the log: it was synced with entries. One that was synced while empty has none to lose."""
 
 
-def _append_many(log: Log, entries: list[tuple[bytes, int]], now: int) -> int:
-    records, tag_codes = zip(*entries, strict=True)
-    return log.append_many(records, tag_codes, now)
-
-
 class StoreMachine(RuleBasedStateMachine):
     queues = Bundle("queues")
 
@@ -101,7 +96,7 @@ class StoreMachine(RuleBasedStateMachine):
         if len(entries) == 1:
             assert log.append(*entries[0], self.now) == first
         else:
-            assert _append_many(log, entries, self.now) == first
+            assert log.append_many(entries, self.now) == first
         self._note(expected, entries, batch)
 
     @rule(queue=queues, count=st.integers(1, 6), size=st.integers(0, 300), late=st.integers(0, 60))
@@ -188,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
         entries = self._build(log, batch)
         self.disk.room_bytes = room
         try:
-            _append_many(log, entries, self.now)
+            log.append_many(entries, self.now)
         except DiskFullError:
             pass
         else:
@@ -216,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
         entries = self._build(log, batch)
         self.disk.kill_after_bytes = alive
         try:
-            _append_many(log, entries, self.now)
+            log.append_many(entries, self.now)
         except Killed:
             self._reopen(self.disk.copy())
             kept = self._log(queue).max_offset - len(expected.entries)

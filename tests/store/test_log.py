@@ -99,7 +99,7 @@ def test_a_tagged_read_gives_these_entries_only(disk: Disk) -> None:
 def test_a_tagged_read_looks_at_a_bounded_number_of_entries() -> None:
     store, _ = opened(MemoryDisk(), StoreConfig())
     log = store.create_log("orders", 0)
-    log.append_many(*build_batch(log, [b""] * (SCAN_ROWS_MAX + 10)), NOW)
+    log.append_many(build_batch(log, [b""] * (SCAN_ROWS_MAX + 10)), NOW)
     log.append(build(log, b"", "A"), tag_code("A"), NOW)
     wanted = frozenset((tag_code("A"),))
     first = log.read(0, 32, 1_000_000, wanted)
@@ -111,10 +111,10 @@ def test_a_batch_takes_consecutive_offsets(disk: Disk) -> None:
     store, _ = opened(disk)
     log = store.create_log("orders", 0)
     fill(log, 1)
-    records, tag_codes = build_batch(log, [b"a", b"bb", b"ccc"])
-    assert log.append_many(records, tag_codes, NOW) == 1
+    batch = build_batch(log, [b"a", b"bb", b"ccc"])
+    assert log.append_many(batch, NOW) == 1
     assert log.max_offset == 4
-    assert log.read(1, 3, 10_000).data == b"".join(records)
+    assert log.read(1, 3, 10_000).data == b"".join(entry for entry, _ in batch)
 
 
 def test_an_append_is_one_write_and_no_sync() -> None:
@@ -133,7 +133,7 @@ def test_an_append_is_one_write_and_no_sync() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryFile, "write", counted)
         fill(log, 100)
-        log.append_many(*build_batch(log, [b"x"] * 50), NOW)
+        log.append_many(build_batch(log, [b"x"] * 50), NOW)
     assert len(writes) == 101
     assert len(set(writes)) == 1
     assert [path for path, size in before.items() if disk.files[path].size() != size] == writes[:1]
@@ -147,7 +147,7 @@ def test_an_entry_made_for_another_place_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="another place"):
         log.append(entry, 0, NOW)
     with pytest.raises(AssertionError, match="another place"):
-        log.append_many([entry], [0], NOW)
+        log.append_many([(entry, 0)], NOW)
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
@@ -316,7 +316,7 @@ def test_a_full_disk_changes_nothing_and_heals() -> None:
     with pytest.raises(DiskFullError):
         log.append(entry, 0, NOW)
     with pytest.raises(DiskFullError):
-        log.append_many([entry], [0], NOW)
+        log.append_many([(entry, 0)], NOW)
     assert (log.max_offset, log.next_address) == place
     assert log.read(0, 32, 10_000).data == b"".join(written)
     disk.room_bytes = None
@@ -373,7 +373,7 @@ def test_a_torn_write_that_cannot_be_undone_at_once_is_undone_before_the_next() 
     refusing = True
     disk.room_bytes = len(one) + len(two) + 10
     with pytest.raises(DiskFullError):
-        log.append_many([one, two, three], [0, 0, 0], NOW)
+        log.append_many([(one, 0), (two, 0), (three, 0)], NOW)
     path = next(path for path in disk.files if path.endswith(".log"))
     assert disk.files[path].size() > len(one) + len(two)
     disk.room_bytes = None

@@ -583,7 +583,7 @@ def test_syncing_in_another_thread_while_files_come_and_go(tmp_path: Path) -> No
     errors: list[BaseException] = []
     for round_ in range(15):
         log = store.create_log(f"topic-{round_}", 0)
-        log.append_many(*build_batch(log, [b"x" * 200] * 3), NOW)
+        log.append_many(build_batch(log, [b"x" * 200] * 3), NOW)
         unsynced = store.take_dirty()
         assert unsynced.paths
 
@@ -630,7 +630,7 @@ def test_index_rows_in_memory_are_bounded_over_all_logs() -> None:
     share = BUFFERED_ROWS_MAX // 8
     for queue in range(10):
         log = store.create_log("orders", queue)
-        log.append_many(*build_batch(log, [b""] * share), NOW)
+        log.append_many(build_batch(log, [b""] * share), NOW)
     assert sizes(disk, ".rows") == {
         found(store, "orders", queue).folder + f"/{0:020}-{0:020}.rows": share * ROW_BYTES
         for queue in range(2)

@@ -16,7 +16,6 @@ rows can be rebuilt from the log. `Buffers` bounds the buffered rows of a store.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -53,23 +52,6 @@ def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
     """Pack a row with its checksum."""
     front = _FRONT.pack(position, size, tag_code, link)
     return _SEALED.pack(front, crc32c(front, SOUND))
-
-
-def pack_rows(
-    records: Sequence[bytes], tag_codes: Sequence[int], position: int, link: int
-) -> tuple[bytes, int]:
-    """Pack the rows of records that are stored back to back from `position` on.
-
-    `link`: the one before the first. Return the rows and the last link.
-    """
-    pack_front, pack_sealed, rows = _FRONT.pack, _SEALED.pack, []
-    for record, tag_code in zip(records, tag_codes, strict=True):
-        link = crc32c(record, link)  # as in `links`, without the call
-        size = len(record)
-        front = pack_front(position, size, tag_code, link)
-        rows.append(pack_sealed(front, crc32c(front, SOUND)))
-        position += size
-    return b"".join(rows), link
 
 
 def are_sound(rows: bytes) -> bool:

@@ -24,7 +24,7 @@ from steelyard.store import index, links, reads
 from steelyard.store.address import POSITION_MASK, address_of, distance
 from steelyard.store.cleaning import Cleaning
 from steelyard.store.entry import PLACES_BYTE, unpack_places
-from steelyard.store.index import pack_row, pack_rows
+from steelyard.store.index import pack_row
 from steelyard.store.log_config import LogConfig
 from steelyard.store.reads import Run, RunExtent, Slice
 from steelyard.store.recovery import LogRecovery
@@ -87,22 +87,30 @@ class Log:
         self.next_address = self._log_base | position & POSITION_MASK
         return offset
 
-    def append_many(self, records: Sequence[bytes], tag_codes: Sequence[int], now: int) -> int:
-        """Append records, at least one, with one write; return the offset of the first."""
-        assert records, "no records"
-        first, position, log_base = self.max_offset, self._position, self._log_base
-        data, last = b"".join(records), records[-1]
-        end = position + len(data)
-        assert unpack_places(data, PLACES_BYTE) == (first, self.next_address), _MISPLACED
-        last_place = first + len(records) - 1, log_base | end - len(last) & POSITION_MASK
-        assert unpack_places(last, PLACES_BYTE) == last_place, _MISPLACED
-        segment = self._segments.for_append((position, first), len(data), now)
-        rows, link = pack_rows(records, tag_codes, position, segment.link)
-        segment.append(data, rows, link)
+    def append_many(self, batch: Sequence[tuple[bytes, int]], now: int) -> int:
+        """Append (entry, tag code) pairs, at least one, with one write; return the first offset."""
+        first = offset = self.max_offset
+        begin = self._position
+        log_base = self._log_base
+        assert batch, "an empty batch"
+        data = b"".join([entry for entry, _ in batch])
+        segment = self._segments.for_append((begin, first), len(data), now)
+        link = segment.link
+        position = begin
+        rows = []
+        for entry, tag_code in batch:
+            address = log_base | position & POSITION_MASK
+            assert unpack_places(entry, PLACES_BYTE) == (offset, address), _MISPLACED
+            size = len(entry)
+            link = crc32c(entry, link)
+            rows.append(pack_row(position, size, tag_code, link))
+            position += size
+            offset += 1
+        segment.append(data, b"".join(rows), link)
         segment.newest_ms = now
-        self.max_offset = first + len(records)
-        self._position = end
-        self.next_address = log_base | end & POSITION_MASK
+        self.max_offset = offset
+        self._position = position
+        self.next_address = log_base | position & POSITION_MASK
         return first
 
     def append_batch(self, batch: bytes, count: int, now: int) -> int:

@@ -138,16 +138,16 @@ class Writer:
             origin.born_timestamp,
             now,
         )
-        records: list[bytes] = []
+        entries: list[tuple[bytes, int]] = []
         addresses: list[int] = []
         for flag, body, properties in messages:
             record = write(flag, offset, address, body, properties)
-            records.append(record)
+            entries.append((record, tag_code_of(properties)))
             addresses.append(address)
             address = log_base | address + len(record) & POSITION_MASK
             offset += 1
-        log.append_many(records, [tag_code_of(properties) for _, _, properties in messages], now)
-        self.statistics.put_messages += len(records)
+        log.append_many(entries, now)
+        self.statistics.put_messages += len(entries)
         self.statistics.put_bytes += distance(addresses[0], address)
         self.wrote(log, first, now, effects)
         return first, addresses
